@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs release transcripts bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -103,8 +103,13 @@ $(VENV)-docs/stamp: requirements/docs.txt
 	@touch $@
 
 docs: $(VENV)-docs/stamp
+	@PYTHONPATH=tools $(VENV)-docs/bin/python docs/site/reference.py
 	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
 	@echo "build/html/index.html  build/man/stack.1"
+
+# The pages that are made from the code: what --json prints, settings, exit codes, environment variables.
+reference: $(VENV)/stamp
+	@$(BIN)/python docs/site/reference.py
 
 # A wheel with man pages and a source archive in build/release, with a bill of materials and a statement of how they were made.
 release: $(VENV)/stamp docs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what the demo, the plan and the tutorial print into the documentation; `make transcripts` runs it.
+"""Write what the demo, the plan and the tutorials print into the documentation; `make transcripts` runs it.
 
 `transcript.py NAME...` runs these only.
 """
@@ -12,7 +12,12 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"demo": ROOT / "docs/demo.md", "plan": ROOT / "docs/export-pr.md", "tutorial": ROOT / "docs/tutorial.md"}
+PAGES = {
+    "demo": ROOT / "docs/demo.md",
+    "plan": ROOT / "docs/export-pr.md",
+    "tutorial": ROOT / "docs/tutorial.md",
+    "spark": ROOT / "docs/spark.md",
+}
 _PART = re.compile(r"^# (\w[\w-]*)\n", re.MULTILINE)
 """A line of an example's output that begins a part. Its page shows each part between comments of its own."""
 

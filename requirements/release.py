@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import uuid
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def main() -> None:
     folder = parser.parse_args().folder
     if changed := _git("status", "--porcelain"):
         sys.exit(f"release: {changed.splitlines()[0].strip()}: commit it first, so that the commit says what was built")
+    import changelog  # noqa: PLC0415 - it lies beside this script, and tests load this one as a module
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    if found := [*changelog.unfit((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)]:
+        sys.exit("\n".join(f"release: CHANGELOG.md: {problem}" for problem in found))
     for file in build(folder):
         print(f"{_sha256(file)}  {file}")
 

@@ -35,7 +35,7 @@ if "STACK_PROOF_TREE" not in os.environ:
     settings.register_profile("random", print_blob=True)
     settings.load_profile("random" if os.environ.get("STACK_TEST_RANDOM") else "repeatable")
 
-    from tests import keeping
+    from tests import json_documents, keeping
     from tests.longest_first import LongestFirst
 
     class Proofs:
@@ -50,8 +50,9 @@ if "STACK_PROOF_TREE" not in os.environ:
             return proving.ProofFile.from_parent(parent, path=module_path)
 
     def pytest_configure(config: pytest.Config) -> None:
-        """Give tests the fixture `keep`, collect proofs, and start the longest tests first."""
+        """Give tests the fixture `keep`, check JSON documents, collect proofs, and start the longest tests first."""
         config.pluginmanager.register(keeping)
+        config.pluginmanager.register(json_documents)
         config.pluginmanager.register(Proofs)
         config.pluginmanager.register(LongestFirst(config))
 

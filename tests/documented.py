@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation says of the JSON that verbs print, to hold what they print against it."""
+"""What schemas and documentation say of the JSON that verbs print, to hold what they print against it."""
 
 import hashlib
 import json
@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from stack.cli import schemas
 
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"^\| `([^`]+)` \| (.*) \|$", re.MULTILINE)
@@ -17,21 +19,27 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"`([a-z_0-9]+)`", text))
 
 
-def described(name: str) -> str:
-    """What docs/json.md says of a verb."""
-    found = dict[str, str](TABLE.findall((ROOT / "docs/json.md").read_text()))
-    return found[name]
-
-
 def verb(name: str) -> set[str]:
-    """The keys of a verb by docs/json.md."""
-    return named(described(name))
+    """All keys of a verb's document by its schema, at every depth, without the name of the schema."""
+    return _keys(schemas.whole(schemas.find(name))) - {"schema"}
+
+
+def top(name: str) -> set[str]:
+    """The keys of a verb's document by its schema, without those of values inside and without the name of the schema."""
+    return {*schemas.whole(schemas.find(name))["properties"]} - {"schema"}
+
+
+def _keys(schema: object) -> set[str]:
+    if isinstance(schema, Mapping):
+        own = set(schema["properties"]) if isinstance(schema.get("properties"), Mapping) else set()
+        return own.union(*(_keys(value) for value in schema.values()))
+    return set().union(*(_keys(value) for value in schema)) if isinstance(schema, list) else set()
 
 
 def keys(value: object) -> set[str]:
-    """All keys of a value, at every depth."""
+    """All keys of a value, at every depth, without the name of a document's schema."""
     if isinstance(value, Mapping):
-        return {*value, *(key for one in value.values() for key in keys(one))}
+        return {*value, *(key for one in value.values() for key in keys(one))} - {"schema"}
     return {key for one in value for key in keys(one)} if isinstance(value, list) else set()
 
 

@@ -60,3 +60,17 @@ def test_what_is_not_committed_is_not_released(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "README.md: commit it first" in ran.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_version_that_the_changelog_lacks_is_not_released(tmp_path: Path) -> None:
+    place = clone(tmp_path / "clone")
+    text = (place / "CHANGELOG.md").read_text()
+    (place / "CHANGELOG.md").write_text(text.replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n\n- New.\n", 1))
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    git.run([*identity, "commit", "-q", "--all", "-m", "docs: say what is new"], cwd=place)
+    ran = subprocess.run(
+        [sys.executable, place / "requirements/release.py", tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "CHANGELOG.md: [Unreleased] has entries: put them under the version" in ran.stderr
+    assert not (tmp_path / "out").exists()

@@ -40,8 +40,8 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
+    "Start": ("tutorial", "spark"),
     "Guides": (
-        "tutorial",
         "import",
         "daily-work",
         "proofs",
@@ -54,10 +54,10 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
-    "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
-    "The fork of this repository": ("series", "decode-kernels", "ladder"),
-    "This project": ("demo", "../CONTRIBUTING", "../CHANGELOG"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
+    "Concepts": ("landing", "crashes", "../SECURITY", "speed", "../ARCHITECTURE"),
+    "Kernels": ("decode-kernels", "series"),
+    "History": ("kernel-history", "ladder", "demo", "../CHANGELOG", "../CONTRIBUTING"),
 }
 
 

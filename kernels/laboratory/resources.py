@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print a table of the registers, stack and loads of the decode kernels by GPU; with --write, put it into docs/decode-kernels.md.
+"""Print a table of the registers, stack and loads of the decode kernels by GPU; with --write, put it into docs/kernel-history.md.
 
     PYTHONPATH=tools:kernels python -m laboratory.resources [--write]
 
@@ -20,7 +20,7 @@ from stack.proof.compiling.resources import Kernel
 from stack.store import cache
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/decode-kernels.md"
+PAGE = ROOT / "docs/kernel-history.md"
 BEGIN, END = "<!-- resources -->", "<!-- /resources -->"
 _UNITS = ("mxfp4_moe_decode/mxfp4_moe_decode.cu", "mxfp4_gemv/mxfp4_gemv.cu")
 _ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_121a")
@@ -37,7 +37,7 @@ def main() -> int:
             found: list[tuple[Kernel, str]] = []
             for architecture in _ARCHITECTURES:
                 (result,) = check.check(
-                    stores, CompileRequest(unit=Compiles(None, unit=unit), architecture=architecture)
+                    stores, CompileRequest(unit=Compiles(None, unit=unit), architectures=(architecture,))
                 ).results
                 if result.state is not UnitOutcome.COMPILES:
                     print(f"{unit} for {architecture}: {result.problem}", file=sys.stderr)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from stack.cli import main
+from stack.cli.common import one_line
 from stack.cli.progress_lines import _LONG as LONG_STEPS
 
-from .. import forked
+from .. import forked, json_documents
 from ..carry.world import World, home, template, world
 
 __all__ = ["home", "template", "world"]
@@ -34,10 +35,18 @@ class Ran:
     out: str
     err: str
 
+    def __post_init__(self) -> None:
+        if self.out.startswith("{") and not self.out.startswith('{\n  "$schema"'):  # not what `stack schema` prints
+            json_documents.check(self.out)
+
     def refused(self) -> str:
-        """The one line of an error, which every refusal is."""
+        """The one line of an error, which every refusal is; with `--json` the document on stdout says the same."""
         assert self.code == 2, self
-        assert self.out == ""
+        if self.out:
+            error = json_documents.check(self.out)
+            assert (error["schema"], error["exit_code"]) == ("stack/error/1", 2)
+            said = ": ".join(filter(None, (error["problem"], error["remedy"])))
+            assert self.err == f"stack: {one_line(said)}\n"
         assert self.err.endswith("\n")
         # On a busy machine a step takes long enough for a line of its own.
         [line] = [line for line in self.err.splitlines() if not line.removeprefix("stack: ").startswith(LONG_STEPS)]

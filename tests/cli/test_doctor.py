@@ -80,7 +80,8 @@ def test_a_server(served: Path) -> None:
     assert (said["healthy"], said["counts"]["wrong"]) == (False, sum(one["severity"] == "wrong" for one in said["findings"]))
     assert {*said["counts"]} == {*map(str, Severity)}
     (loop,) = (one for one in said["findings"] if one["check"] == "repetition")
-    assert {*loop} == {"check", "severity", "where", "line", "what", "fix"}
+    known = {"check", "severity", "where", "line", "what", "fix"}
+    assert {*loop} == known | {"rule", "sure", "because", "evidence"}
     assert (loop["severity"], loop["where"], loop["line"]) == ("wrong", url, None)
 
 

@@ -130,7 +130,7 @@ def test_where_a_rebase_has_stopped(stack: Stack, tmp_path: Path) -> None:
     assert explained(stack, folder)["patch"]["file"] == STOPS[1].partition("/")[2]
     [key, *_] = [each["key"] for each in parsed(stack("resolutions", "list", "--json"))["resolutions"]]
     kept = explained(stack, key[:6])
-    assert keys(kept) <= verb("explain KEY") | verb("explain")
+    assert keys(kept) <= verb("explain resolution") | verb("explain")
     assert (kept["resolution"], kept["patch"]) == (key, STOPS[0])
     assert "The person made of it\n" in stack("explain", key).out
 

@@ -99,7 +99,21 @@ def test_json(project: Project, folder: Path, imported: Any) -> None:
     assert ran.exit_code == 1
     assert (found["written"], found["directory"]) == (True, "fixes-not-imported")
     assert [one["file"] for one in found["imported"]] == ["web/good.patch"]
-    assert keys(found) - {"fixes"} == verb("import") - {"import"}
+    assert keys(found) - {"fixes"} == verb("import")
+
+
+def test_a_report_shows_the_triage(project: Project, imported: Any) -> None:
+    project.pin("release-1.0.0")
+    project.clone.git("checkout", "--quiet", "-b", "early", "release-1.0.0")
+    project.clone.commit({"src/web.c": FILES["src/web.c"].replace(b"web 100\n", b"release\n")}, "Landed")
+    ran = imported(project.clone.path, "early", "--report", "r.json")
+    assert ran.exit_code == 0
+    found = json.loads(Path("r.json").read_text())
+    [ladder] = found["ladders"]
+    assert ladder["releases"] == ["release-1.1.0"]
+    assert [row["outcome"] for row in ladder["rows"]] == ["landed"]
+    assert found["title"].startswith("Import of early")
+    assert "leave --no-triage out" in imported(project.clone.path, "early", "--report", "r.md", "--no-triage").output
 
 
 def test_triage_in_the_last_line(project: Project, imported: Any) -> None:

@@ -103,7 +103,7 @@ def test_json_names_the_lane(stack: Stack, world: World) -> None:
         if not name.startswith("pins"):
             every = parsed(stack(*name.split(), *more, "--all-lanes", "--json"))
             assert [one["lane"] for one in every["lanes"]] == [None, "old"]
-            assert {*every["lanes"][1]} == {*found}
+            assert {*every["lanes"][1]} == {"schema", *found}
     listed = parsed(stack("lane", "list", "--json"))
     assert keys(listed) == verb("lane list")
     assert [(one["lane"], one["patches"], len(one["own"])) for one in listed["lanes"]] == [(None, 5, 0), ("old", 6, 4)]

@@ -11,6 +11,7 @@ from stack.cli.progress_lines import ProgressLines
 from ..carry.test_triage import BODY, Upstream
 from ..carry.world import World
 from .conftest import Stack
+from .test_verbs import parsed
 
 
 def test_a_line_for_a_large_download_and_for_a_long_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,6 +35,25 @@ def test_a_conflict_names_the_next_step(stack: Stack, world: World) -> None:
     ran = stack("rebase", "gamma", "--onto", "v2.2", "--with-required")
     assert ran.code == 1
     assert ran.out.splitlines()[-1] == "  stack rebase gamma --onto v2.2 --with-required --workspace DIR"
+
+
+def test_a_plan_needs_no_proof(stack: Stack) -> None:
+    ran = stack("export-pr", "one", "--json")
+    assert ran.code == 1  # a patch is in conflict with the newest release
+    proposals = [each for plan in parsed(ran)["plans"] for each in plan["proposals"]]
+    assert proposals
+    assert {each["tests"]["state"] if each.get("tests") else None for each in proposals} == {None}
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [
+        ("file:///nowhere", "check the path"),
+        ("https://127.0.0.1:1/x", "check the network"),
+    ],
+)
+def test_an_upstream_that_cannot_be_fetched(stack: Stack, tmp_path: Path, address: str, remedy: str) -> None:
+    assert f": {remedy}" in stack("init", "web", "--git", address, root=tmp_path).refused()
 
 
 @pytest.fixture

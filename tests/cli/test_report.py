@@ -9,6 +9,7 @@ import pytest
 from stack.cli import common
 from stack.store import git
 
+from .. import json_documents
 from ..carry.world import World
 from ..documented import keys, verb
 from .conftest import Stack
@@ -77,7 +78,8 @@ def test_a_rebase_writes_a_report_whatever_comes_of_it(stack: Stack, world: Worl
     stopped = stack(*CONFLICT, "--report", tmp_path / "r.json")
     assert stopped.code == 1
     assert stopped.err.endswith(f"stack: wrote {tmp_path / 'r.json'}\n")
-    found = json.loads((tmp_path / "r.json").read_text())
+    found = json_documents.check((tmp_path / "r.json").read_text())
+    assert found["schema"] == "stack/report/1"
     assert found["title"] == "Rebase of gamma onto v2.2"
     assert [ladder["upstream"] for ladder in found["ladders"]] == ["gamma", "alpha", "beta"]
     assert any(row["open"] for ladder in found["ladders"] for row in ladder["rows"])

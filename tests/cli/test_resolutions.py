@@ -42,16 +42,17 @@ def test_list(stack: Stack, one: Resolution) -> None:
     assert head.split() == ["key", "path", "patch", "rung", "lines"]
     assert row.split() == [one.key, "gamma/main.py", PATCH, "v2.2", "+2"]
     assert json.loads(stack("resolutions", "list", "--json").out) == {
+        "schema": "stack/resolutions-list/1",
         "resolutions": [
             {"key": one.key, "upstream": "gamma", "patch": PATCH, "path": "gamma/main.py", "rung": "v2.2", "lines": 2}
-        ]
+        ],
     }
 
 
 def test_none_yet(stack: Stack, world: World) -> None:
     before = world.files()
     assert stack("resolutions", "list").out == "no resolutions\n"
-    assert json.loads(stack("resolutions", "list", "--json").out) == {"resolutions": []}
+    assert json.loads(stack("resolutions", "list", "--json").out)["resolutions"] == []
     assert stack("resolutions", "show", "0123").refused() == "no resolution 0123: `stack resolutions list` shows all"
     assert (world.files(), (world.root / ".stack").exists()) == (before, False)
 
@@ -67,7 +68,7 @@ def test_show(stack: Stack, one: Resolution) -> None:
     )
     texts = {name: getattr(one, name) for name in ("before", "base", "ours", "theirs", "after", "resolved")}
     found = json.loads(stack("resolutions", "show", one.key, "--json").out)
-    assert found.pop("beside") == []
+    assert (found.pop("schema"), found.pop("beside")) == ("stack/resolutions-show/1", [])
     assert {name: found.pop(name) for name in texts} == texts
     assert found == json.loads(stack("resolutions", "list", "--json").out)["resolutions"][0]
 
@@ -124,7 +125,7 @@ def test_drop_and_undo(stack: Stack, world: World, one: Resolution) -> None:
     assert json.loads(stack("status", "--json").out)["digest"] == digest
     assert stack("undo").out == f"undone: resolutions drop {one.key} (1 file)\n"
     assert world.files() == before
-    assert json.loads(stack("resolutions", "drop", one.key, one.key, "--json").out) == {"dropped": [one.key]}
+    assert json.loads(stack("resolutions", "drop", one.key, one.key, "--json").out)["dropped"] == [one.key]
 
 
 def test_all_or_none_are_dropped(stack: Stack, world: World, one: Resolution) -> None:

@@ -61,15 +61,15 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
         assert load(out).weights == "tiny"
         assert load(out).versions["bench"] == "llama-benchy 0.4.0"
         again = bench(url, "--weights", "tiny", "--json")
-        against = [case for case in parsed(again)["cases"] if "against" in case["name"]]
+        against = [case for case in parsed(again)["verdict"]["cases"] if "against" in case["name"]]
         assert {case["name"] for case in against} == {
             f"bench/against/{recorded.stem}/{size}" for size in ("pp256", "pp256-tg16")
         }
         assert {case["measured"]["outcome"] for case in against} <= {"same", "better", "worse", "not comparable"}
         assert json.loads(out.read_text()) == parsed(again)
-        assert {case["outcome"] for case in parsed(again)["cases"] if case["name"] == "bench/stack"} == {"not-run"}
+        assert {case["outcome"] for case in parsed(again)["verdict"]["cases"] if case["name"] == "bench/stack"} == {"not-run"}
         unsaid = bench(url, "--json")
-        assert {case["outcome"] for case in parsed(unsaid)["cases"] if "against" in case["name"]} == {"not-run"}
+        assert {case["outcome"] for case in parsed(unsaid)["verdict"]["cases"] if "against" in case["name"]} == {"not-run"}
     # The same speed, recorded as twice as fast: now it is worse.
     text = recorded.read_text()
     head, _, decode = text.partition("[decode.16]")
@@ -82,7 +82,7 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
     ours = f"0.32.0+sm121.g{digest.of(prepared.load())[:8]}"
     for version, outcome in ((ours, "passed"), ("0.32.0+sm121.g00000000", "failed")):
         with serving(Behaviour(version=version)) as url:
-            [case] = parsed(bench(url, "--only", "bench/stack", "--json"))["cases"]
+            [case] = parsed(bench(url, "--only", "bench/stack", "--json"))["verdict"]["cases"]
             assert (case["outcome"], case["measured"]) == (outcome, {"version": version})
     with serving(Behaviour(lie="stops early")) as url:
         recorded.unlink()
@@ -215,7 +215,7 @@ def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:
         with scoring(Scoring(noise=noise)) as url:
             ran = quality("--url", url, "--as", name, "--weights", "tiny")
             assert ran.code == 0, ran
-    cases = {case["name"]: case for case in parsed(quality("--json"))["cases"]}
+    cases = {case["name"]: case for case in parsed(quality("--json"))["verdict"]["cases"]}
     assert cases["quality/o-fp8"]["outcome"] == "passed"
     assert 0 < cases["quality/o-fp8"]["measured"]["KL"] < cases["quality/o-fp8"]["bar"]
     assert cases["quality/qkv-mxfp4"]["outcome"] == "not-run"

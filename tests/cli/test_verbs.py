@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every verb on a small world: what it prints, its JSON as docs/json.md promises it, and its exit code."""
 
-import json
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ import pytest
 
 from stack.store.cache import upstream_store
 
+from .. import json_documents
 from ..carry.test_workspace import RESOLUTIONS, STOPS
 from ..carry.test_worktree import user_git
 from ..carry.world import World, numbered
@@ -22,8 +22,11 @@ CONFLICT = ("rebase", "gamma", "--onto", "v2.2", "--with-required")
 
 
 def parsed(ran: Ran) -> Any:
+    """The document that a verb has printed, without the name of its schema, with which it was compared."""
     assert ran.err == ""
-    return json.loads(ran.out)
+    document = json_documents.check(ran.out)
+    del document["schema"]
+    return document
 
 
 def keys(value: dict[str, Any]) -> str:

@@ -9,6 +9,17 @@ from ..scripts import loaded
 ROOT = Path(__file__).parents[2]
 
 
+MOST = 150_000
+"""Bytes of a picture that a page loads."""
+
+
+def test_the_reports_picture_is_small() -> None:
+    assert "](report.png)" in (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    picture = ROOT / "docs/report.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < MOST
+
+
 def test_the_picture_is_todays() -> None:
     drawn = loaded("examples/picture.py").pictures()
     assert sorted(drawn) == ["rebase-dark.svg", "rebase-light.svg"]

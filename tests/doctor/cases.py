@@ -376,6 +376,13 @@ SCRIPTS: Mapping[str, Cases] = {
         ],
         sh(f"docker run --rm -v ~/.cache:/root/.cache x {SERVE}\n{SERVE}"),
     ),
+    "shared-memory": Cases(
+        [
+            Case(sh(f"docker run \\\n x {SERVE}"), NOTE, "64 MB of /dev/shm: NVIDIA's own lines", "--ipc=host", 1),
+            Case(sh("docker run x vllm serve m -tp 2", None), NOTE, "several ranks exchange data there", "--shm-size=16g", 1),
+        ],
+        sh(f"docker run --ipc=host x {SERVE}\ndocker run --shm-size 16g x {SERVE}\n{SERVE}"),
+    ),
     "memory": Cases(
         [
             Case(
@@ -465,6 +472,13 @@ SCRIPTS: Mapping[str, Cases] = {
         ],
         GOOD,
     ),
+    "settings": Cases(
+        [
+            Case(sh(f"{SERVE} \\\n --tool-call-parser hermes"), WRONG, "another model's tool parser", "openai", 2),
+            Case(sh(f"{SERVE} --moe-backend flashinfer_trtllm"), WRONG, "SM100 and SM103 only", "--moe-backend marlin", 1),
+        ],
+        GOOD,
+    ),
 }
 
 # Logs: of real servers, and made from vLLM's format strings where this machine's cannot say such lines.
@@ -488,6 +502,10 @@ def info(text: str, level: str = "INFO") -> str:
 
 # A real one, whose engine was sent a KILL.
 KILLED = logs.read(Path(__file__).with_name("logs") / "cpu-engine-killed.log", None, PINNED)
+RATE = (
+    "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 4.0 tokens/s, Running: 2 reqs, Waiting: 0 reqs"
+)
+SLOW = said(*[info(RATE)] * 3)
 SERVED = log("made-spark-compose", "gpt-oss-120b-spark")
 TRTLLM = "FLASHINFER_TRTLLM_MXFP4_MXFP8"
 LOGS_CASES: Mapping[str, Cases] = {
@@ -512,7 +530,7 @@ LOGS_CASES: Mapping[str, Cases] = {
     ),
     "version": Cases(
         [
-            Case(log("cpu-fp32", pinned="0.33.0"), WRONG, "the stack stands on 0.33.0", "build wheels vllm"),
+            Case(log("cpu-fp32", pinned="0.33.0"), NOTE, "the stack stands on 0.33.0", "build wheels vllm"),
             Case(logs.of("█  version 0.32.0\n", None, PINNED), NOTE, "is upstream's", "build wheels vllm"),
         ],
         SERVED,
@@ -575,6 +593,7 @@ LOGS_CASES: Mapping[str, Cases] = {
     "fallbacks": Cases(
         [Case(log("made-two-ranks"), NOTE, "a fallback is used instead of the requested setting", "", 9)], SERVED
     ),
+    "throughput": Cases([Case(SLOW, NOTE, "one request gets 2 tokens a second over 3 lines", "--dmesg", 2)], SERVED),
     "unknown-variables": Cases(
         [Case(log("h200-variables"), WRONG, "VLLM_NVFP4_GEMM_BACKEND is set", "--linear-backend", 9)], log("h200-default")
     ),

@@ -17,7 +17,8 @@ LINES = {
     "architecture-unknown": "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
     "compiler-killed": '/bin/sh: line 1:  4242 Killed                  "$CICC_PATH/cicc" --c++17 --orig_src_file_name x.cu',
     "harmony-vocabulary": "openai_harmony.HarmonyError: error downloading or loading vocab file: failed to download",
-    "harmony": "openai_harmony.HarmonyError: unexpected tokens remaining in message header",
+    "harmony": "openai_harmony.HarmonyError: invalid utf-8 sequence",
+    "harmony-header": "openai_harmony.HarmonyError: unexpected tokens remaining in message header",
     "flashinfer-companion": "RuntimeError: flashinfer-cubin version (0.6.4) does not match flashinfer version (0.7.0.post1).",
     "library-mismatch": "ImportError: /site/vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
     "cudnn-too-old": "LibraryError: cudnn FP4 GEMM with mxfp4 quantization is not supported on SM120/SM121 with cuDNN backend version < 9.14.0.",
@@ -41,15 +42,15 @@ LINES = {
 
 
 def test_each_is_known_once() -> None:
-    names = [one.name for one in logs.known()]
-    assert sorted(names) == sorted(LINES)
+    names = [one.id for one in logs.known()]
+    assert not {*LINES} - {*names}
     assert len({*names}) == len(names)
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_it_is_found_with_its_line(name: str) -> None:
     found = logs.of(f"one\ntwo\n{info(LINES[name], 'ERROR')}\n")
-    assert [(one.name, line.number) for one, line in found.errors] == [(name, 3)]
+    assert [(rule.id, line.number) for rule, line in found.errors] == [(name, 3)]
 
 
 def test_an_unknown_error_before_known_ones_is_named_too() -> None:
@@ -71,7 +72,7 @@ def test_what_is_only_told_is_no_error() -> None:
     "name", ["cpu-fp32", "cpu-mxfp4", "cpu-compiled", "cpu-debug-coloured", "h200-default", "h200-eager", "h200-variables"]
 )
 def test_none_in_a_server_s_log_that_ran(name: str) -> None:
-    assert [one.name for one, _ in logs.read(LOGS / f"{name}.log").errors] == []
+    assert [one.id for one, _ in logs.read(LOGS / f"{name}.log").errors] == []
 
 
 def test_long_logs_and_lines_take_no_time() -> None:

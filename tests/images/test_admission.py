@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.images import image, labels, layers, layout, skopeo, statement
+from stack.images import image, labels, layers, layout, skopeo, statement, verify
 from stack.images.publish import NotAdmittedError
 from stack.images.reference import Reference
+from stack.model import digest
+from stack.model import stack as stacks
 from stack.model.ids import Sha256
 from stack.validation import bound, gates, signing
 
@@ -205,3 +207,39 @@ def gates_of(offline: World) -> Mapping[str, Sha256]:
 
 def offline_verdict(offline: World, *cases: world.Case) -> world.Verdict:
     return world.of(offline.stack, *cases, machine=world.CPU)
+
+
+def test_an_image_of_a_lane_is_that_lanes_only(offline: World) -> None:
+    pins = offline.root / "pins.toml"
+    pins.write_text(pins.read_text() + "\n[lane.same]\n[lane.twin]\n")
+    main, same, twin = (stacks.load(offline.root, lane) for lane in (None, "same", "twin"))
+    assert digest.of(main) == digest.of(same) == digest.of(twin)
+    assert labels.of(main) == {key: value for key, value in labels.of(same).items() if key != labels.LANE}
+    assert labels.differing(labels.of(same), main) == ("it is of the lane 'same': name it with --lane",)
+    assert labels.differing(labels.of(main), same) == (f"it has no label {labels.LANE}",)
+    assert labels.differing(labels.of(twin), same) == (f"its label {labels.LANE} is 'twin', the stack says 'same'",)
+    # An image that was built without --lane has the label, but empty.
+    assert labels.differing({**labels.of(main), labels.LANE: ""}, main) == ()
+    for lane in (same, twin):
+        assert labels.differing(labels.of(lane), lane) == ()
+
+
+def test_an_image_of_a_lane_is_not_admitted_for_the_rest(offline: World) -> None:
+    pins = offline.root / "pins.toml"
+    pins.write_text(pins.read_text() + "\n[lane.same]\n")
+    said = refusal(offline, offline.verdict(offline.image(**{labels.LANE: "same"})))
+    assert said[0] == "linux/amd64: it is of the lane 'same': name it with --lane"
+
+
+@pytest.mark.parametrize("lane", ["same", None, "twin"])
+def test_the_provenance_names_the_lane(offline: World, lane: str | None) -> None:
+    pins = offline.root / "pins.toml"
+    pins.write_text(pins.read_text() + "\n[lane.same]\n[lane.twin]\n")
+    carried, other = stacks.load(offline.root, lane), stacks.load(offline.root, "same")
+    offline.image(**labels.of(other))
+    found = image.read(Reference(str(offline.layout), layout=True))
+    predicate = statement.provenance(found, carried, "me")
+    claims = verify.Claims((statement.Statement(statement.PROVENANCE, (found.digest,), predicate),), 0)
+    (check, *_) = verify._against(found, claims, other, None, None)
+    wrong = "its provenance names another lane than this stack's"
+    assert (wrong in check.said) == (lane != "same")

@@ -56,7 +56,7 @@ def test_an_image_is_published_listed_promoted_and_rolled_back(world: World, run
     assert (code, err) == (0, "")
     assert out.splitlines() == [f"{name}:1.0 is published", f"digest {first}", f"latest -> {first}, is new"]
     assert said(publish(world, run, "cli:1.0", "--json")) == {
-        "published": True, "digest": first, "new": False, "moves": [], "problems": [],
+        "schema": "stack/image-publish/1", "published": True, "digest": first, "new": False, "moves": [], "problems": [],
     }  # fmt: skip
     second = world.image({"a": b"2"})
     world.verdict(second)

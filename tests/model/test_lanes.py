@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model import lane_files, lane_pins, lanes, pins, series, stack, switch
+from stack.model import digest, lane_files, lane_pins, lanes, pins, series, stack, switch
 from stack.model.pins import Pins
 from stack.model.series import PatchRef
 from stack.model.stack import Stack
@@ -363,3 +363,28 @@ def test_killed_at_any_step_a_write_leaves_all_lanes_old_or_new(root: Path, tmp_
     counts = json.loads(done.stdout)
     assert counts["old"] > 5
     assert counts["new"] > 5
+
+
+@pytest.mark.parametrize("lane", [None, "0.9"])
+def test_a_lane_by_itself_is_a_stack_of_the_same_effect(laned: Path, tmp_path: Path, lane: str | None) -> None:
+    """For places that hold one stack, such as an image: own patches, own list, own pins, and no lanes."""
+    folder = laned / "stacks/lanes/0.9"
+    own = {GATE: patch("Gate kernels", "vllm/old.py")}
+    write(folder, {path.removeprefix("stacks/"): data for path, data in own.items()})
+    (folder / "stack.toml").write_text('series = ["gating"]\n')
+    carried = stack.load(laned, lane)
+    target = tmp_path / "alone"
+    write(target, lanes.alone(carried))
+    found = stack.load(target)
+    assert found.lane is None
+    assert (found.pins.lanes, found.pins.upstreams, found.pins.base) == ((), carried.pins.upstreams, carried.pins.base)
+    assert [one.name for one in found.series] == [one.name for one in carried.series]
+    assert digest.exact(found) == digest.exact(carried)
+    assert digest.of(found) == digest.of(carried)
+    assert b"vllm/old.py" in (target / GATE).read_bytes() or lane is None
+
+
+def test_a_lane_with_a_source_of_its_own_by_itself(laned: Path) -> None:
+    text = PINS + OLD + 'git = "https://example.org/other"\nsource = "git"\n'
+    alone = lane_pins.alone(text, "0.9")
+    assert lane_pins.parsed(alone, None).get("vllm") == lane_pins.parsed(text, "0.9").get("vllm")

@@ -28,7 +28,7 @@ def test_recipe_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return CliRunner().invoke(cli, ["--root", str(ROOT), "recipe", "check", "--json", *names])
 
     good = check("gpt-oss-120b-h200")
-    assert (good.exit_code, json.loads(good.output)) == (0, {"clean": True, "findings": []})
+    assert (good.exit_code, json.loads(good.output)) == (0, {"schema": "stack/recipe-check/1", "clean": True, "findings": []})
     text = (recipes.FOLDER / "gpt-oss-120b-h200.toml").read_text()
     (tmp_path / "odd.toml").write_text(text.replace("arguments = [", 'arguments = ["--nnodez", "2", ', 1))
     monkeypatch.setattr(recipes, "FOLDER", tmp_path)
@@ -50,11 +50,17 @@ def test_validate_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(cli, ["--root", str(ROOT), "validate", "pack", "--json", "--out", str(out)])
     assert done.exit_code == 0, done.output
     said = json.loads(done.output)
-    assert verb("validate pack") == {*said}
+    assert verb("validate pack") == keys(said)
     with tarfile.open(out) as archive:
         files = [one for one in archive if one.isfile()]
     sha256 = hashlib.sha256(out.read_bytes()).hexdigest()
-    assert said == {"file": str(out), "sha256": sha256, "bytes": out.stat().st_size, "files": len(files)}
+    assert said == {
+        "schema": "stack/validate-pack/1",
+        "file": str(out),
+        "sha256": sha256,
+        "bytes": out.stat().st_size,
+        "files": len(files),
+    }
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ on an earlier release.
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import PatchRef
 from stack.model.stack import load
-from stack.proof import environment, proof_module
+from stack.proof import brought_tests, environment, proof_module
 from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
 from stack.store import cache, results
@@ -122,7 +123,7 @@ class Without(ProofItem):
     def check(self, runner: Runner, python: Path) -> None:
         """Run its tests on the tree without it and what stands on it; all of them have to run: a broken import is no failure."""
         tests = self.proof.proves[self.ref.file]
-        run = runner.run(self.proof, python, proof_module.tree_without(runner.stores, self.ref), tests)
+        run = runner.run(self.proof, python, proof_module.tree_without(runner.stores, self.ref, tests), tests)
         assert set(run.failed) & set(tests), f"no test of {self.ref.file} fails without it:\n{run.output[-SHOWN:]}"
         assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
 
@@ -154,4 +155,14 @@ class UpstreamsOwn(ProofItem):
         after = runner.run_upstream(self.proof, python, proof_module.tree(stores, upstream))
         assert before.good, f"on the bare tree:\n{before.output[-SHOWN:]}"
         assert after.good, f"on the patched tree:\n{after.output[-SHOWN:]}"
-        assert sorted(after.passed) == sorted(before.passed)
+        lost, more = Counter(before.passed) - Counter(after.passed), Counter(after.passed) - Counter(before.passed)
+        assert not lost
+        brought = {test.rpartition("::")[2] for ref in OURS().order(upstream) for test in brought_by(ref.ref)}
+        assert {name.rpartition("::")[2] for name in more} <= brought
+
+
+def brought_by(ref: PatchRef) -> tuple[str, ...]:
+    """The tests of upstream's own test files that proofs name for a patch."""
+    modules = (ROOT / path for path in OURS().get(ref.series).proves if Path(path).name.startswith("test_"))
+    named = (test for path in modules for test in proof_module.load(path, OURS()).proves.get(ref.file, ()))
+    return brought_tests.apart(named)[1]

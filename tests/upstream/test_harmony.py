@@ -4,77 +4,171 @@
 What the model says is given as tokens, in one piece (as without streaming), or in chunks of any size (as in a stream,
 where speculative decoding brings several at once), and cut anywhere (as by max_tokens). What the model is told is looked
 at as the prompt that its tokens spell. Engine, network and model are not part of it.
+
+The tests that the patches bring for upstream's own test files are named in PROVES.
 """
 
-import asyncio
 import itertools
 import json
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
+import harmony_cases
 import harmony_vocabulary as vocabulary
 import pytest
 import support
+from harmony_client import (
+    CHUNKS,
+    LATER,
+    TOOLS,
+    USER,
+    Said,
+    all_ways,
+    chat,
+    renderer,
+    responded,
+    responses,
+    stored,
+    streamed,
+    whole,
+)
 
 with support.quiet():
-    import vllm.parser.harmony as harmony_parser
+    import vllm.parser.harmony as parsing
     from openai.types.responses import ResponseFunctionToolCall
     from openai_harmony import Message, Role
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.entrypoints.openai.responses.context import HarmonyContext
     from vllm.entrypoints.openai.responses.harmony import harmony_to_response_output
-    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
-    from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
-    from vllm.entrypoints.openai.responses.utils import extract_function_tool_names
-    from vllm.outputs import CompletionOutput, RequestOutput
-    from vllm.parser.parser_manager import ParserManager
-    from vllm.renderers.online_renderer import OnlineRenderer
-    from vllm.sampling_params import SamplingParams
 
-    with support.stubbed("mistral_common"):  # chat requests are looked at by a module of Mistral's tokenizer first
-        import vllm.tokenizers.mistral  # noqa: F401
-
-HEADERS = "vllm/read-message-headers-as-gpt-oss-means-them.patch"
-SEPARATE = "vllm/separate-messages-in-a-stream-as-in-a-whole-answer.patch"
-CHARACTERS = "vllm/keep-the-characters-of-tool-call-arguments.patch"
-CONTINUED = "vllm/let-each-responses-request-speak-for-itself.patch"
-PREAMBLES = "vllm/keep-the-reasoning-before-a-preamble.patch"
-LISTS = "vllm/take-lists-as-outputs-of-function-calls.patch"
-DEVELOPER = "vllm/keep-developer-messages-where-instructions-go-to-the-system-message.patch"
-NULLS = "vllm/take-null-tool-calls-and-empty-first-parts-of-messages.patch"
-EMPTY_CALLS = "vllm/announce-function-calls-without-arguments-in-a-stream.patch"
-ENDS = "vllm/end-messages-where-the-next-one-begins.patch"
-SERVER_TOOLS = "vllm/take-back-the-calls-of-tools-that-the-server-runs.patch"
+ARGUMENTS = "vllm/keep-tool-call-arguments-of-gpt-oss-as-the-model-wrote-them.patch"
+CONTENT_TYPES = "vllm/read-a-content-type-in-a-gpt-oss-header-as-no-recipient.patch"
+CUT = "vllm/return-nothing-for-a-gpt-oss-header-that-max-tokens-cut-off.patch"
+PARTED = "vllm/part-the-messages-of-a-gpt-oss-stream-as-parse-does.patch"
+HEADERS = "vllm/read-the-message-headers-that-gpt-oss-gets-wrong.patch"
+RECIPIENTS = "vllm/take-only-the-tools-of-a-request-for-recipients-of-gpt-oss.patch"
+EMPTY_ITEMS = "vllm/announce-empty-gpt-oss-items-in-a-responses-stream.patch"
+BROWSER = "vllm/give-gpt-oss-browser-calls-one-item-the-same-in-a-stream.patch"
+CONTINUED = "vllm/continue-responses-of-gpt-oss-with-the-present-request-s-instructions.patch"
+PREAMBLES = "vllm/keep-the-reasoning-of-gpt-oss-before-a-preamble.patch"
+LISTS = "vllm/take-lists-as-outputs-of-function-calls-for-gpt-oss.patch"
+DEVELOPER = "vllm/keep-the-text-of-later-developer-messages-for-gpt-oss.patch"
+NULL_CALLS = "vllm/take-null-tool-calls-in-chat-messages-for-gpt-oss.patch"
+PARTS = "vllm/take-empty-and-null-text-parts-in-messages-for-gpt-oss.patch"
+IDS = "vllm/attribute-gpt-oss-tool-results-to-the-latest-call-with-their-id.patch"
+UNSUPPORTED = "vllm/name-the-input-item-or-tool-that-gpt-oss-does-not-take.patch"
+SERVER_TOOLS = "vllm/take-back-the-calls-of-server-side-tools-that-gpt-oss-made.patch"
+MISSPELT = "vllm/correct-misspelt-tool-names-in-calls-of-gpt-oss.patch"
 
 PROVES = {
+    ARGUMENTS: [
+        "test_arguments_stay_as_the_model_wrote_them",
+        "tests/parser/test_harmony.py::test_tool_call_arguments_are_kept_as_written",
+    ],
+    CONTENT_TYPES: [
+        "test_structured_output_is_an_answer",
+        "tests/parser/test_harmony.py::test_content_type_is_no_recipient",
+    ],
+    CUT: [
+        "test_a_header_that_was_cut_off_is_no_answer",
+        "tests/parser/test_harmony.py::test_output_cut_within_a_header",
+    ],
+    PARTED: [
+        "test_a_line_break_parts_two_messages",
+        "tests/parser/test_harmony.py::test_messages_of_a_kind_are_parted_in_a_stream",
+    ],
     HEADERS: [
         "test_an_answer_arrives_whatever_its_header",
         "test_a_call_arrives_whatever_its_header",
-        "test_structured_output_is_an_answer",
-        "test_reasoning_stays_reasoning",
-        "test_a_header_that_was_cut_off_is_no_answer",
         "test_responses_know_every_header",
+        "test_a_message_ends_where_the_next_one_begins",
+        "test_doubtful_channels_are_no_answer",
+        "test_other_authors_are_the_same_streamed_and_whole",
+        "test_headers_without_message_show_no_control_tokens",
+        "tests/parser/test_harmony_reader.py::test_answer_after_a_malformed_header",
+        "tests/parser/test_harmony_reader.py::test_call_after_a_malformed_header",
+        "tests/parser/test_harmony_reader.py::test_reasoning_in_a_doubtful_channel",
+        "tests/parser/test_harmony_reader.py::test_messages_of_other_authors_are_left_out",
+        "tests/parser/test_harmony_reader.py::test_message_ends_where_the_next_one_begins",
+        "tests/parser/test_harmony_reader.py::test_header_that_ends_without_message_token",
+        "tests/parser/test_harmony_reader.py::test_control_tokens_are_no_text",
+        "tests/parser/test_harmony_reader.py::test_character_that_was_cut_off",
     ],
-    SEPARATE: ["test_a_stream_says_what_a_whole_answer_says", "test_a_line_break_parts_two_messages"],
-    CHARACTERS: ["test_arguments_keep_their_characters"],
+    RECIPIENTS: [
+        "test_without_tools_nothing_is_a_call",
+        "test_recipients_that_are_no_tools_are_text",
+        "tests/parser/test_harmony_recipients.py::test_without_tools_nothing_becomes_a_call",
+        "tests/parser/test_harmony_recipients.py::test_recipient_that_is_no_tool_of_a_chat_request",
+        "tests/parser/test_harmony_recipients.py::test_recipient_that_is_a_tool_of_the_request",
+        "tests/parser/test_harmony_recipients.py::test_recipients_of_a_responses_request",
+    ],
+    EMPTY_ITEMS: [
+        "test_calls_without_arguments_are_announced",
+        "test_empty_items_are_announced",
+        "tests/entrypoints/openai/responses/test_streaming_events.py::test_empty_harmony_item_is_announced",
+    ],
+    BROWSER: [
+        "test_browser_calls_end_no_request",
+        "tests/entrypoints/openai/responses/test_harmony_utils.py::test_browser_calls_are_the_same_in_a_stream",
+    ],
     CONTINUED: [
         "test_a_later_request_brings_its_instructions",
         "test_a_later_request_brings_its_tools",
         "test_a_later_request_brings_its_effort",
+        "test_developer_messages_survive_new_instructions",
+        "tests/renderers/test_harmony_continuation.py::test_instructions_are_those_of_the_present_request",
+        "tests/renderers/test_harmony_continuation.py::test_developer_messages_stay",
+        "tests/renderers/test_harmony_continuation.py::test_instructions_in_the_system_message",
+        "tests/renderers/test_harmony_continuation.py::test_tools_and_effort_are_those_of_the_present_request",
     ],
-    PREAMBLES: ["test_a_preamble_keeps_the_reasoning_before_it"],
-    LISTS: ["test_outputs_can_be_lists"],
-    DEVELOPER: ["test_later_developer_messages_have_their_text"],
-    NULLS: ["test_null_tool_calls_are_none", "test_an_empty_first_part_does_not_hide_the_rest"],
-    EMPTY_CALLS: ["test_calls_without_arguments_are_announced"],
-    ENDS: ["test_a_message_ends_where_the_next_one_begins"],
+    PREAMBLES: [
+        "test_a_preamble_keeps_the_reasoning_before_it",
+        "test_answers_in_the_history_stay_answers",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_preamble_goes_to_the_commentary_channel",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_message_item_has_the_phase_of_its_channel",
+    ],
+    LISTS: [
+        "test_outputs_can_be_lists",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_function_call_output_can_be_a_list",
+    ],
+    DEVELOPER: [
+        "test_later_developer_messages_have_their_text",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_later_developer_message_keeps_its_text",
+    ],
+    NULL_CALLS: [
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_null_tool_calls_are_none",
+        "test_null_tool_calls_are_none",
+    ],
+    PARTS: [
+        "test_an_empty_first_part_does_not_hide_the_rest",
+        "test_null_text_is_empty",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_empty_first_part_does_not_hide_the_others",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_answer_without_text_is_left_out",
+    ],
+    IDS: [
+        "test_an_id_that_is_used_twice",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_tool_response_belongs_to_the_latest_call_with_its_id",
+    ],
+    UNSUPPORTED: [
+        "test_errors_name_items_and_tools",
+        "tests/renderers/test_harmony_unsupported_items.py::test_error_names_the_input_item",
+        "tests/renderers/test_harmony_unsupported_items.py::test_list_of_mcp_tools_is_taken",
+        "tests/renderers/test_harmony_unsupported_items.py::test_error_names_the_tool",
+    ],
     SERVER_TOOLS: [
         "test_what_a_response_has_can_be_sent_back",
         "test_searches_can_be_sent_back",
         "test_calls_of_servers_keep_what_came_of_them",
+        "test_calls_come_back_as_they_were",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_call_comes_back_as_the_model_wrote_it",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_recipients_are_the_same_in_a_stream",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_search_without_arguments",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_result_follows_the_call",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_other_items_are_left_to_others",
+    ],
+    MISSPELT: [
+        "test_a_misspelt_tool_is_that_tool",
+        "tests/parser/test_harmony_recipients.py::test_misspelt_tool_is_corrected",
+        "tests/parser/test_harmony_recipients.py::test_misspelt_tool_that_may_be_two_is_no_call",
     ],
 }
 # TestAdjustRequest compiles grammars with xgrammar and the model's tokenizer; conftest.py starts servers.
@@ -89,12 +183,6 @@ UPSTREAM_ARGS = ["--noconftest", "-p", "support", "-p", "harmony_vocabulary", "-
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PARSER = ParserManager.get_parser(
-    tool_parser_name="openai", reasoning_parser_name="openai_gptoss", enable_auto_tools=True, is_harmony=True
-)
-CHAT = ChatCompletionRequest(model="gpt-oss", messages=[{"role": "user", "content": "Hello"}])
-CHUNKS = [1, 2, 3, 7, 1000]
-
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,54 +191,6 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # What the model says, in chat completions
-
-
-@dataclass
-class Said:
-    """What a client gets of an answer."""
-
-    reasoning: str = ""
-    content: str = ""
-    calls: list[tuple[str, str]] = field(default_factory=list)
-
-
-def whole(tokens: Sequence[int]) -> Said:
-    reasoning, content, calls = PARSER(vocabulary.Tokenizer()).parse("", CHAT, model_output_token_ids=tokens)
-    return Said(reasoning or "", content or "", [(call.name, call.arguments) for call in calls or []])
-
-
-def streamed(tokens: Sequence[int], sizes: Iterable[int]) -> Said:
-    parser, said, chunks = PARSER(vocabulary.Tokenizer()), Said(), list(cut(tokens, sizes))
-    for number, chunk in enumerate(chunks, 1):
-        delta = parser.parse_delta("", chunk, CHAT, finished=number == len(chunks))
-        if delta is None:
-            continue
-        said.reasoning += delta.reasoning or ""
-        said.content += delta.content or ""
-        for call in delta.tool_calls or []:
-            if call.function.name is not None:
-                assert call.index == len(said.calls)
-                said.calls.append((call.function.name, ""))
-            name, arguments = said.calls[call.index]
-            said.calls[call.index] = name, arguments + (call.function.arguments or "")
-    return said
-
-
-def cut(tokens: Sequence[int], sizes: Iterable[int]) -> Iterator[list[int]]:
-    """The tokens in chunks; an empty one, as the last of a stream can be, if there are none."""
-    start = 0
-    for size in sizes:
-        if start >= len(tokens) and start:
-            return
-        yield list(tokens[start : start + size])
-        start += size
-
-
-def all_ways(text: str) -> list[Said]:
-    """An answer in one piece, and streamed in chunks of several sizes."""
-    tokens = vocabulary.encode(text)
-    return [whole(tokens), *(streamed(tokens, itertools.repeat(size)) for size in CHUNKS)]
-
 
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|>"
 # What stands between the end of a message and <|message|>, with reports of them. The last of a kind is well-formed.
@@ -195,7 +235,7 @@ CALL_HEADERS = [
 @pytest.mark.parametrize("header", ANSWER_HEADERS)
 def test_an_answer_arrives_whatever_its_header(header: str) -> None:
     for said in all_ways(f"{THOUGHT}{header}<|message|>Bonjour <|constrain|>!<|return|>"):
-        assert said == Said("Hm.", "Bonjour <|constrain|>!")
+        assert said == Said("Hm.", "Bonjour !")
 
 
 @pytest.mark.parametrize("header", CALL_HEADERS)
@@ -204,10 +244,10 @@ def test_a_call_arrives_whatever_its_header(header: str) -> None:
         assert said == Said("Hm.", "", [("get-time.v2", '{"zone": "CET"}')])
 
 
-@pytest.mark.parametrize("constrain", harmony_parser._JSON_CONSTRAINS)
+@pytest.mark.parametrize("constrain", parsing._JSON_CONSTRAINS)
 def test_structured_output_is_an_answer(constrain: str) -> None:
     """What the grammar of a response_format permits; one of the two came back as a call of a tool named json."""
-    header = harmony_parser._FINAL_BEGIN.format(constrain=constrain)
+    header = parsing._FINAL_BEGIN.format(constrain=constrain)
     for said in all_ways(f'{THOUGHT}<|start|>assistant{header}{{"answer": 4}}<|return|>'):
         assert said == Said("Hm.", '{"answer": 4}')
 
@@ -294,24 +334,12 @@ def conversation(dice: random.Random) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_stream_says_what_a_whole_answer_says(seed: int) -> None:
-    """Ten conversations a seed, in chunks of random sizes; arguments are compared as JSON where they are."""
+    """Ten conversations a seed, in chunks of random sizes."""
     dice = random.Random(seed)
     for _ in range(10):
         tokens = conversation(dice)
         sizes = iter(lambda: dice.randrange(1, 6), 0)
-        assert comparable(streamed(tokens, sizes)) == comparable(whole(tokens)), vocabulary.decode(tokens)
-
-
-def comparable(said: Said) -> tuple[str, str, list[tuple[str, Any]]]:
-    # A character of several tokens that was cut off in the middle ends a whole answer as U+FFFD, and no stream.
-    def read(arguments: str) -> Any:
-        try:
-            return json.loads(arguments)
-        except ValueError:
-            return arguments.rstrip("\ufffd")
-
-    calls = [(name, read(arguments)) for name, arguments in said.calls]
-    return said.reasoning.rstrip("\ufffd"), said.content.rstrip("\ufffd"), calls
+        assert streamed(tokens, sizes) == whole(tokens), vocabulary.decode(tokens)
 
 
 def test_a_line_break_parts_two_messages() -> None:
@@ -330,54 +358,6 @@ def test_arguments_keep_their_characters() -> None:
 
 
 # What the model says, in the Responses API
-
-TOOLS = [
-    {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}} for name in ("f", "get-time.v2")
-]
-NO_SAMPLING = SamplingParams(max_tokens=10)
-
-
-def responded(text: str, size: int | None = None) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """The items of the response, and of the output_item.done events where it is streamed."""
-    request = ResponsesRequest.model_validate(
-        {"model": "gpt-oss", "input": "Hello", "tools": TOOLS, "store": False, "stream": size is not None}
-    )
-    tokens = vocabulary.encode(text)
-    context = HarmonyContext(
-        [], [], extract_function_tool_names(request.tools), response_parser=PARSER(vocabulary.Tokenizer()), request=request
-    )
-    server = OpenAIServingResponses.__new__(OpenAIServingResponses)
-    server.use_harmony, server.tool_server, server.enable_per_request_metrics = True, None, False
-    chunks = generated(context, list(cut(tokens, itertools.repeat(size or len(tokens)))))
-    arguments = (request, NO_SAMPLING, chunks, context, "gpt-oss", vocabulary.Tokenizer(), None)
-
-    async def run() -> tuple[list[Any], list[Any]]:
-        if size is None:
-            return (await server.responses_full_generator(*arguments)).output, []
-        events = [event async for event in server.responses_stream_generator(*arguments)]
-        assert [event.sequence_number for event in events] == list(range(len(events)))
-        added = [event.output_index for event in events if event.type == "response.output_item.added"]
-        done = [event for event in events if event.type == "response.output_item.done"]
-        assert added == [event.output_index for event in done]
-        return events[-1].response.output, [event.item for event in done]
-
-    final, done = asyncio.run(run())
-    return [summary(item) for item in final], [summary(item) for item in done]
-
-
-async def generated(context: HarmonyContext, chunks: list[list[int]]) -> AsyncIterator[HarmonyContext]:
-    """The context, after each of the engine's outputs."""
-    for number, chunk in enumerate(chunks, 1):
-        ended = number == len(chunks)
-        output = CompletionOutput(0, "", chunk, None, None, finish_reason="stop" if ended else None)
-        context.append_output(RequestOutput("id", None, [1], None, [output], ended))
-        yield context
-
-
-def summary(item: Any) -> tuple[str, ...]:
-    if item.type == "function_call":
-        return item.type, item.name, item.arguments
-    return item.type, "".join(part.text for part in item.content)
 
 
 @pytest.mark.parametrize("header", ANSWER_HEADERS)
@@ -412,61 +392,19 @@ def test_calls_are_announced_once() -> None:
 
 # What the model is told
 
-USER = {"role": "user", "content": "Hello"}
-LATER = {"role": "user", "content": "And then?"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "21"}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
 
 
-def renderer() -> OnlineRenderer:
-    """The renderer, as for gpt-oss; without a parser, which would look at response formats only."""
-    made = OnlineRenderer.__new__(OnlineRenderer)
-    made.use_harmony, made.parser = True, None
-    made.supports_browsing, made.supports_code_interpreter = False, False
-    made.reasoning_effort_map = None  # asked for since v0.33.0
-    made.renderer = SimpleNamespace(tokenizer=vocabulary.Tokenizer())
-    made.model_config = SimpleNamespace(max_model_len=131072, hf_config=SimpleNamespace(model_type="gpt_oss"))
-    return made
-
-
-def chat(*messages: dict[str, Any]) -> str:
-    """The prompt of a chat request, after the system message."""
-    request = ChatCompletionRequest(model="gpt-oss", messages=list(messages))
-    _, inputs = renderer()._make_request_with_harmony(request, should_include_tools=False)
-    return after_system(inputs[0]["prompt_token_ids"])
-
-
-def responses(
-    history: Sequence[Message] | None = None, calls: Sequence[ResponseFunctionToolCall] = (), **request: Any
-) -> tuple[list[Message], str]:
-    """The messages and the prompt of a Responses request, after a conversation that the server has stored."""
-    result = renderer()._render_responses_with_harmony(
-        ResponsesRequest.model_validate({"model": "gpt-oss", **request}),
-        previous_messages=history,
-        previous_response_outputs=list(calls),
-        tool_server=None,
-    )
-    assert hasattr(result, "engine_input"), result
-    return result.messages, vocabulary.decode(result.engine_input["prompt_token_ids"])
-
-
-def after_system(tokens: Sequence[int]) -> str:
-    return vocabulary.decode(tokens).partition("<|end|>")[2].removesuffix("<|start|>assistant")
-
-
-def stored() -> list[Message]:
-    """A conversation as the server keeps it: instructions, a tool, one question and its answer."""
-    messages, _ = responses(input="Hello", instructions="Speak French.", tools=TOOLS[:1])
-    thought = Message.from_role_and_content(Role.ASSISTANT, "Hm.").with_channel("analysis")
-    return [*messages, thought, Message.from_role_and_content(Role.ASSISTANT, "Bonjour").with_channel("final")]
+FRENCH = {"input": "Hello", "instructions": "Speak French.", "tools": TOOLS[:1]}
 
 
 @pytest.mark.parametrize("variable", ["", "1"])
 def test_a_later_request_brings_its_instructions(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     if variable:
         monkeypatch.setenv("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", variable)
-    _, prompt = responses(stored(), input="And then?", instructions="Speak Dutch.")
+    _, prompt = responses(stored(**FRENCH), instructions_before="Speak French.", input="And then?", instructions="Speak Dutch.")
     assert "Speak Dutch." in prompt
     assert "French" not in prompt
     assert prompt.endswith(
@@ -476,21 +414,31 @@ def test_a_later_request_brings_its_instructions(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("variable", ["", "1"])
+def test_instructions_do_not_carry_over(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """As the API says of the instructions of a previous response."""
+    if variable:
+        monkeypatch.setenv("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", variable)
+    _, prompt = responses(stored(**FRENCH), instructions_before="Speak French.", input="And then?", tools=TOOLS[:1])
+    assert "French" not in prompt
+
+
+@pytest.mark.parametrize("variable", ["", "1"])
 def test_without_instructions_those_of_the_conversation_stay(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     if variable:
         monkeypatch.setenv("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", variable)
-    _, prompt = responses(stored(), input="And then?", tools=TOOLS[:1])
+    words = [{"role": "developer", "content": "Speak French."}, USER]
+    _, prompt = responses(stored(input=words, tools=TOOLS[:1]), input="And then?", tools=TOOLS[:1])
     assert prompt.count("Speak French.") == 1
 
 
 def test_a_later_request_brings_its_tools() -> None:
-    _, prompt = responses(stored(), input="And then?", tools=TOOLS[1:])
+    _, prompt = responses(stored(**FRENCH), input="And then?", tools=TOOLS[1:])
     assert "type get-time.v2" in prompt
     assert "type f " not in prompt
 
 
 def test_a_later_request_brings_its_effort() -> None:
-    _, prompt = responses(stored(), input="And then?", reasoning={"effort": "high"})
+    _, prompt = responses(stored(**FRENCH), input="And then?", reasoning={"effort": "high"})
     assert prompt.count("Reasoning: high") == 1
     assert "Reasoning: medium" not in prompt
 
@@ -551,12 +499,12 @@ def test_what_a_response_has_can_be_sent_back(call: str) -> None:
     ("action", "call"),
     [
         ({"type": "search", "query": "weather", "queries": ["weather"]}, ("search", {"query": "weather"})),
-        ({"type": "open_page", "url": "cursor:2"}, ("open", {"id": "2"})),
+        ({"type": "open_page", "url": "cursor:2"}, ("open", {"cursor": 2})),
         ({"type": "open_page", "url": None}, ("open", {})),
-        ({"type": "find_in_page", "url": "cursor:2", "pattern": "a"}, ("find", {"pattern": "a", "cursor": "2"})),
+        ({"type": "find_in_page", "url": "cursor:2", "pattern": "a"}, ("find", {"pattern": "a", "cursor": 2})),
     ],
 )
-def test_searches_can_be_sent_back(action: dict[str, Any], call: tuple[str, dict[str, str]]) -> None:
+def test_searches_can_be_sent_back(action: dict[str, Any], call: tuple[str, dict[str, Any]]) -> None:
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
     messages, _ = responses(input=[USER, item])
     assert messages[-1].recipient == f"browser.{call[0]}"
@@ -633,3 +581,7 @@ def test_an_empty_first_part_does_not_hide_the_rest() -> None:
 
 def test_an_empty_answer_is_left_out() -> None:
     assert chat(USER, {"role": "assistant", "content": [{"type": "text", "text": ""}]}, LATER) == chat(USER, LATER)
+
+
+# Run the cases that a review found.
+globals().update({name: test for name, test in vars(harmony_cases).items() if name.startswith("test_")})

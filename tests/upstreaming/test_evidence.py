@@ -151,3 +151,16 @@ def test_another_stacks_record_is_replaced(carried: Stack) -> None:
     keep(carried, Case("proof/vllm/moe-other", Outcome.PASSED), place=evidence.RECORD, of=Sha256("0" * 64))
     evidence.record(carried, [replace(MINE, proof=PASSED)])
     assert [case.name for case in verdict.load(carried.root / evidence.RECORD).cases] == ["proof/vllm/moe-guard"]
+
+
+def test_a_lanes_record_is_its_own(carried: Stack) -> None:
+    """Even if a lane carries the same: what was run for it is not said of another one."""
+    old, twin = (replace(carried, lane=name) for name in ("old", "twin"))
+    evidence.record(old, [replace(MINE, lane="old", proof=PASSED)])
+    assert evidence.evidence(replace(MINE, lane="old"), evidence.verdicts(old)).proves
+    assert not evidence.verdicts(carried)
+    assert not evidence.verdicts(twin)
+    evidence.record(carried, [replace(MINE, proof=PASSED)])
+    assert not evidence.verdicts(twin)
+    assert len(evidence.verdicts(old)) == len(evidence.verdicts(carried)) == 1
+    assert not evidence.evidence(MINE, evidence.verdicts(old)).rows

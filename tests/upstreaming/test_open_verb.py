@@ -281,7 +281,7 @@ def test_what_was_closed_or_merged_is_not_opened_again(me: Contributor, ready: H
 def test_json(me: Contributor, ready: Hub) -> None:
     done = opened(me, "yes", args=("--only", "up/one-hook", "--json"))
     assert done.code == 0
-    [found] = json.loads(done.out[done.out.rindex('{\n  "pulls"') :])["pulls"]
+    [found] = json.loads(done.out[done.out.rindex('{\n  "schema"') :])["pulls"]
     assert (found["name"], found["state"], found["address"], found["reason"]) == (
         "up/one-hook",
         "opened",

@@ -12,7 +12,7 @@ from stack.model.series import Pulled, State
 from stack.model.stack import load
 from stack.store import pushed_refs
 from stack.store.pushed_refs import Pushed
-from stack.upstreaming import opening
+from stack.upstreaming import following, opening
 from stack.upstreaming.forge import PullState, Repository
 from stack.upstreaming.github import GitHub
 from stack.upstreaming.opening import Head
@@ -191,3 +191,19 @@ def test_what_was_pushed_is_known(me: Contributor) -> None:
     [row] = me.push(one)
     found = opening.head(one, row.branch.tip, pushed_refs.everything(me.store), UPSTREAM)
     assert found == Head(Repository("github.com", "me", "up"), "pr/up/one-hook", row.branch.tip)
+
+
+def test_a_pull_request_of_a_lane_is_written_down_in_the_lane(me: Contributor) -> None:
+    pins = me.root / "pins.toml"
+    pins.write_text(f"{pins.read_text()}\n[lane.old]\n")
+    common = (me.root / "stacks/one/series.toml").read_bytes()
+    opening.record(me.root, replace(parts("one/up/hook.patch"), lane="old"), f"{ADDRESS}/1")
+    assert (me.root / "stacks/one/series.toml").read_bytes() == common
+    old, main = load(me.root, "old").get("one"), load(me.root).get("one")
+    assert (old.state, [one.address for one in old.pulls]) == (State.SUBMITTED, [f"{ADDRESS}/1"])
+    assert (main.state, main.pulls) == (State.PENDING, ())
+    following.record(load(me.root, "old"), {"one": State.MERGED})
+    assert (load(me.root, "old").get("one").state, load(me.root).get("one").state) == (State.MERGED, State.PENDING)
+    for _ in range(2):
+        switch.undo(me.root)
+    assert not (me.root / "stacks/lanes").exists() or not any((me.root / "stacks/lanes").rglob("*.toml"))

@@ -435,3 +435,26 @@ def test_only_some_pull_requests_and_what_they_need(small: Fork) -> None:
 )
 def test_wrong_usage_is_a_line(small: Fork, args: tuple[str, ...], said: str) -> None:
     assert said in str(run(small, *args).exception)
+
+
+def test_a_lane_is_planned_with_its_own_patches_and_under_names_of_its_own(small: Fork) -> None:
+    begun = CliRunner().invoke(cli, ["--root", str(small.root), "lane", "add", "old"], standalone_mode=False)
+    assert begun.exit_code == 0
+    own = small.root / "stacks/lanes/old/one/series.toml"
+    own.parent.mkdir(parents=True)
+    text = (small.root / "stacks/one/series.toml").read_text()
+    own.write_text(text[text.index("[[patch]]") :].rpartition("[[patch]]")[0])
+    found = run(small, "--no-tests", "--onto", "v1.1", "one", "--lane", "old", "--json")
+    said = json.loads(found.output)
+    (proposal,) = said["plans"][0]["proposals"]
+    assert (said["lane"], proposal["name"], proposal["branch"]) == (
+        "old",
+        "up/one-change-main@old",
+        "pr/up/one-change-main@old",
+    )
+    main = json.loads(run(small, "--no-tests", "--onto", "v1.1", "--json").output)
+    assert (main["lane"], len(main["plans"][0]["proposals"])) == (None, 4)
+    assert not any("@" in one["name"] for one in main["plans"][0]["proposals"])
+    waiting = json.loads(run(small, "--no-tests", "--onto", "v1.1", "--lane", "old", "two", "--json").output)
+    needs = [need["name"] for one in waiting["plans"][0]["proposals"] for need in one["needs"]]
+    assert needs == ["up/one-change-main@old"]

@@ -18,7 +18,7 @@ from stack.validation.suite import RunOptions, ValidatedSubject, run
 from ..model.factories import CACHE, FILES, GATING, PINS, SHA256, patch, write
 
 MARLIN = "vllm/model_executor/layers/fused_moe/marlin.py"
-HEADER = "include/flashinfer/mxfp4/experts.cuh"
+HEADER = "flashinfer/experimental/mxfp4_decode/include/flashinfer/mxfp4/experts.cuh"
 FORMATS, EMULATED = "kernels/formats/e4m3-decode/torch", "kernels/moe/mxfp4-decode-emulated/m=1"
 VLLMS, OURS = "kernels/moe/marlin/m=1", "kernels/moe/mxfp4-decode/m=1"
 COMPILED = "kernels/compile/cache/read-caches"

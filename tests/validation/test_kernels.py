@@ -252,7 +252,7 @@ def test_kernels_that_are_not_carried_or_cannot_be_built_are_not_run(tmp_path: P
     suite = Kernels(stack, tmp_path, "git", Path(sys.executable), compiling=False)
     found = list(suite(Job(only=("kernels/quantizer/*",))))
     assert {(one.outcome, one.why) for one in found} == {
-        (Outcome.NOT_RUN, "the carried flashinfer has no include/flashinfer/mxfp4")
+        (Outcome.NOT_RUN, "the carried flashinfer has no flashinfer/experimental/mxfp4_decode/include/flashinfer/mxfp4")
     }
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setattr("stack.validation.kernels.carried_kernels", lambda _: {"gemv.cuh": b""})

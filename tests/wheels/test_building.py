@@ -413,3 +413,36 @@ def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp
     assert all(
         published in stack("build", "wheels", "alpha", *one, *out).refused() for one in ((X86,), ("--python-tag", "cp38"))
     )
+
+
+def test_a_wheel_says_its_lane_and_none_passes_for_another_lanes(
+    stack: Stack, world: World, published: Path, tmp_path: Path
+) -> None:
+    assert stack("lane", "add", "old").code == 0
+    assert stack("build", "wheels", "gamma", X86, "--out", tmp_path / "main").code == 0
+    ran = stack("build", "wheels", "gamma", X86, "--out", tmp_path / "old", "--lane", "old", "--json")
+    said = json.loads(ran.out)
+    assert (said["lane"], said["wheels"][0]["reused"]) == ("old", False)
+    [main], [old] = ([*(tmp_path / name).glob("*.whl")] for name in ("main", "old"))
+    # The lane carries the same files on the same pins: only what the wheels say tells them apart.
+    assert main.name == f"gamma_pkg-{version(world)}-cp38-abi3-manylinux_2_28_x86_64.whl"
+    assert old.name == main.name.replace(version(world), f"{version(world)}.lane.old")
+    about = [json.loads(members(one)[f"{one.name.split('-cp38')[0]}.dist-info/stack_stack.json"]) for one in (main, old)]
+    assert "lane" not in about[0]
+    assert (about[1]["lane"], about[1]["digest"]) == ("old", about[0]["digest"])
+    statement = json.loads((tmp_path / "old" / f"{old.name}.intoto.json").read_text())
+    assert statement["predicate"]["buildDefinition"]["externalParameters"]["lane"] == "old"
+    assert "\nlane    old\n" in stack("wheel", "inspect", old).out
+    assert "lane " not in stack("wheel", "inspect", main).out
+
+
+def test_a_lanes_pins_and_patches_decide(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
+    assert stack("lane", "add", "old").code == 0
+    before = version(world)
+    moved = stack("rebase", "gamma", "--onto", "v2.1", "--with-required")
+    assert moved.code == 0, moved.err
+    ran = stack("build", "wheels", "gamma", X86, "--out", tmp_path, "--lane", "old")
+    assert ran.code == 0, ran.err
+    assert [one.name.split("-cp38")[0] for one in tmp_path.glob("*.whl")] == [f"gamma_pkg-{before}.lane.old"]
+    unknown = stack("build", "wheels", "gamma", "--lane", "older")
+    assert (unknown.code, "unknown lane 'older'" in unknown.err) == (2, True)

@@ -5,4 +5,4 @@ Rooms, from the ground up: `model` (typed data), `store` (upstream source trees)
 `proof` (does a patch do what it says), `cli` (one module a verb). Imports point down, never up.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

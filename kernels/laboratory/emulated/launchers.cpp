@@ -19,12 +19,16 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
   moe.down_bias = static_cast<uint16_t const*>(down_bias);
   moe.ids = static_cast<int32_t const*>(ids);
   moe.router_weights = static_cast<float const*>(router_weights);
+#if __has_include("flashinfer/mxfp4/choose.cuh")
   moe.logits = static_cast<int16_t const*>(logits);
   moe.padding = static_cast<uint8_t const*>(padding);
+  moe.routed = routed;
+#else
+  if (logits != nullptr) return cudaErrorInvalidValue;
+#endif
   moe.expert_map = static_cast<int32_t const*>(expert_map);
   moe.activated = static_cast<uint8_t*>(activated);
   moe.output = static_cast<uint16_t*>(output);
-  moe.routed = routed;
   moe.mapped = mapped;
   moe.tokens = tokens;
   moe.choices = choices;

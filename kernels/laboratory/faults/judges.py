@@ -21,7 +21,7 @@ from stack.validation.numerics.linear import Linear
 MOE, ENTRIES, ROUTE, CHOOSE = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "choose.cuh"
 GEMV, QUANTIZE = "gemv.cuh", "quantize.cuh"
 ROWS, PRODUCTS = "row_stream.cuh", "row_products.cuh"
-RING, BYTES = "weight_ring.cuh", "byte_products.cuh"
+RING, BYTES, FIXED = "weight_ring.cuh", "byte_products.cuh", "fixed_point.cuh"
 STREAM, BF16, MATRIX = "weight_stream.cuh", "bf16_products.cuh", "matrix.cuh"
 """The headers of the kernels."""
 
@@ -306,6 +306,7 @@ JUDGES = {
     CHOOSE: (choices_judged,),
     RING: (experts_judged, choices_judged, mixed_judged, columns_judged),
     BYTES: (experts_judged, no_numbers_judged, columns_judged, mixed_judged),
+    FIXED: (experts_judged, no_numbers_judged, columns_judged, mixed_judged),
     MATRIX: (experts_judged, columns_judged, mixed_judged),
     ROWS: (experts_judged, layer_judged, mixed_judged, one_judged),
     PRODUCTS: (experts_judged, layer_judged, mixed_judged, one_judged),

@@ -14,6 +14,7 @@ from laboratory.faults.judges import (
     BYTES,
     CHOOSE,
     ENTRIES,
+    FIXED,
     GEMV,
     JUDGES,
     MATRIX,
@@ -28,7 +29,7 @@ from laboratory.faults.judges import (
 )
 
 _UNUSED: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys((MOE, ENTRIES, ROUTE, CHOOSE, RING, BYTES, MATRIX), frozenset({GEMV, QUANTIZE})),
+    **dict.fromkeys((MOE, ENTRIES, ROUTE, CHOOSE, RING, BYTES, FIXED, MATRIX), frozenset({GEMV, QUANTIZE})),
     **dict.fromkeys((ROWS, PRODUCTS), frozenset({QUANTIZE})),
     **dict.fromkeys((GEMV, STREAM, BF16), frozenset({MOE, QUANTIZE})),
     QUANTIZE: frozenset({MOE, GEMV}),

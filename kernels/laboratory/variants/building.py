@@ -125,7 +125,7 @@ def build(variants: Mapping[str, Mapping[str, bytes]], architecture: str, work: 
 
 def lay_out(folder: Path, found: Mapping[str, bytes]) -> None:
     """Write headers into a folder under the paths by which FlashInfer includes them."""
-    place = folder / HEADERS.removeprefix("include/")
+    place = folder / HEADERS.partition("include/")[2]
     place.mkdir(parents=True)
     for name, data in found.items():
         (place / name).write_bytes(data)

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.images import labels, pulling, reference, skopeo
+from stack.images import build, labels, pulling, reference, skopeo
 from stack.images.bisecting import ends
-from stack.model import digest
+from stack.model import digest, lanes
+from stack.model import stack as stacks
 
 from ..world import World
 
@@ -80,3 +81,25 @@ def test_sources_that_fill_the_memory(offline: World, tmp_path: Path) -> None:
     offline.image({f"{below}/{number}": bytes(30 << 20) for number in range(3)})
     with pytest.raises(StackError, match="is too large for a stack"):
         ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")
+
+
+def test_an_end_of_a_lane_is_a_stack_of_its_own(offline: World, tmp_path: Path) -> None:
+    pins = offline.root / "pins.toml"
+    pins.write_text(pins.read_text() + f'\n[lane.old.vllm]\ntag = "v0.1"\ncommit = "{"e" * 40}"\n')
+    found = ends.load(str(offline.root), offline.root, tmp_path / "good", "old")
+    assert found.root == tmp_path / "good-lane"
+    assert (found.lane, found.pins.lanes, found.pins.get("vllm").tag) == (None, (), "v0.1")
+    assert digest.of(found) == digest.of(stacks.load(offline.root, "old")) != digest.of(offline.stack)
+    with pytest.raises(StackError, match="unknown lane 'older'"):
+        ends.load(str(offline.root), offline.root, tmp_path / "bad", "older")
+
+
+def test_the_stack_in_an_image_of_a_lane_is_the_lanes(offline: World, tmp_path: Path) -> None:
+    pins = offline.root / "pins.toml"
+    pins.write_text(pins.read_text() + f'\n[lane.old.vllm]\ntag = "v0.1"\ncommit = "{"e" * 40}"\n')
+    old = stacks.load(offline.root, "old")
+    files = {f"{str(labels.SOURCES).lstrip('/')}/{name}": data for name, data in lanes.alone(old).items()}
+    assert {f"stack/{name}": data for name, data in lanes.alone(old).items()} == build._sources(old)
+    offline.image(files, **labels.of(old))
+    found = ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")
+    assert digest.of(found) == digest.of(old)

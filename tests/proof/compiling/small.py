@@ -27,8 +27,8 @@ jit_spec_registry = Registry()
 
 
 class JitSpec:
-    def __init__(self, name, sources, flags):
-        self.name, self.sources, self.flags = name, sources, flags
+    def __init__(self, name, sources, flags, number="121a"):
+        self.name, self.sources, self.flags, self.number = name, sources, flags, number
         jit_spec_registry.specs.setdefault(name, self)
 
     @property
@@ -43,7 +43,7 @@ class JitSpec:
         raise RuntimeError("there is no GPU")
 
     def get_compile_commands(self):
-        flags = ["-std=c++17", "-gencode=arch=compute_121a,code=sm_121a", "--compiler-options=-fPIC", *self.flags]
+        flags = ["-std=c++17", f"-gencode=arch=compute_{self.number},code=sm_{self.number}", "--compiler-options=-fPIC", *self.flags]
         flags += [f"-I{path}" for path in (env.FLASHINFER_INCLUDE_DIR, *env.CUTLASS_INCLUDE_DIRS)]
         program = {".cu": "nvcc", ".cpp": "c++"}
         return [
@@ -62,6 +62,8 @@ CUTLASS_INCLUDE_DIRS = [DATA / "cutlass" / "include"]
 FLASHINFER_GEN_SRC_DIR = Path(os.environ["FLASHINFER_WORKSPACE_BASE"]) / "generated"
 """
 COPY = """
+import os
+
 from flashinfer.jit import env
 from flashinfer.jit.core import JitSpec
 
@@ -82,6 +84,12 @@ def gen_other_module():
     return JitSpec("other", [env.FLASHINFER_CSRC_DIR / "other.cu"], [])
 
 
+def gen_hopper_module():
+    if "9.0a" not in os.environ["FLASHINFER_CUDA_ARCH_LIST"]:
+        raise RuntimeError("No supported CUDA architectures found")
+    return JitSpec("hopper", [env.FLASHINFER_CSRC_DIR / "hopper.cu"], [], "90a")
+
+
 def gen_broken_module():
     raise OSError("no network")
 
@@ -96,11 +104,11 @@ class Wrapper:
         raise SystemError("never reached")
 """
 AOT = """
-from flashinfer.jit.copying import gen_broken_module, gen_copy_module, gen_other_module
+from flashinfer.jit.copying import gen_broken_module, gen_copy_module, gen_hopper_module, gen_other_module
 
 
 def register_default_modules():
-    return len([gen_copy_module(), gen_other_module(), gen_broken_module()])
+    return len([gen_copy_module(), gen_other_module(), gen_broken_module(), gen_hopper_module()])
 """
 COPY_CUH = """
 #pragma once
@@ -138,6 +146,7 @@ struct alignas(sizeof(T) * N) Pack {
 }
 """
 OTHER = "__global__ void other(int* to) { *to = 1; }\n"
+HOPPER = "#include <up/detail.cuh>\n__global__ void hopper(int* to) { *to = 1; }\n"
 NAMED = "#include <up/detail.cuh>\n__global__ void named(int* to) { *to = 1; }\n"
 PYPROJECT = """
 [build-system]
@@ -165,6 +174,7 @@ FILES = {
     "csrc/copy.cpp": "int copies() { return 1; }\nchar const* place() { return __FILE__; }\n",
     "csrc/other.cu": OTHER,
     "csrc/named.cu": NAMED,
+    "csrc/hopper.cu": HOPPER,
     "README.md": "Copies.\n",
 }
 WIDE, HEADER, WORDS, PACKED = (

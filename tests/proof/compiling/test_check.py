@@ -90,10 +90,42 @@ def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) ->
 
 @compiles
 def test_another_gpu_is_compiled_for_by_name(checked: Check) -> None:
-    (one,) = checked(architecture="sm_80").results
+    (one,) = checked(architectures=("sm_80",)).results
     assert (one.state, one.named, one.kernels[0].wide) == (UnitOutcome.COMPILES, {"LDG.128": 1, "STG.E.128": 1}, 1)
-    (none,) = checked(architecture="sm_20").results
-    assert (none.state, "sm_20" in none.problem or "compute_20" in none.problem) == (UnitOutcome.FAILS, True)
+    with pytest.raises(StackError, match=r"^nvcc \d+\.\d+ does not know sm_20: it knows sm_75, sm_80, .*sm_121; newer ones"):
+        checked(architectures=("sm_80", "sm_20"))
+
+
+@compiles
+def test_several_gpus_at_once_each_with_what_the_jit_lists_for_it(root: Path, checked: Check, cache: Path) -> None:
+    """A module that upstream's JIT has for one GPU only is found for that one; others get the flags changed."""
+    report = checked(architectures=("sm_121a", "sm_90a", "sm_121a"), everything=True)
+    assert report.sound
+    found = {(one.unit, one.architecture) for one in report.results if one.instantiation is None}
+    assert found == {(KERNELS, "sm_121a"), (KERNELS, "sm_90a"), ("hopper/hopper.cu", "sm_90a")}
+    named = next(one for one in report.results if one.architecture == "sm_90a" and one.unit == KERNELS and one.instantiation)
+    assert named.named == {"LDG.128": 1, "STG.E.128": 1}
+    ask = ["--root", str(root), "--cache", str(cache), "compile-check", "--source", "git", "--python", sys.executable]
+    shown = CliRunner().invoke(cli, [*ask, "--arch", "sm_90a", "--arch", "sm_121a"])
+    assert shown.exit_code == 0, shown.output
+    assert f"compiles  sm_90a  {KERNELS}" in shown.output
+    assert f"compiles  sm_121a  {KERNELS}" in shown.output
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--arch", "sm_90a", "--json"]).stdout)
+    assert (answer["lane"], {one["architecture"] for one in answer["units"]}) == (None, {"sm_90a"})
+
+
+@compiles
+def test_a_lanes_patches_are_compiled(root: Path, cache: Path) -> None:
+    run = ["--root", str(root), "--cache", str(cache)]
+    assert CliRunner().invoke(cli, [*run, "lane", "add", "old"]).exit_code == 0
+    own = root / "stacks/lanes/old/copies/flashinfer/name-it-twice.patch"
+    own.parent.mkdir(parents=True)
+    text = (root / "stacks/copies/flashinfer/name-it-twice.patch").read_text()
+    own.write_text(text.replace("+namespace upstream = up;", "+namespace upstream = down;"))
+    ask = [*run, "compile-check", "--source", "git", "--python", sys.executable]
+    assert CliRunner().invoke(cli, ask).exit_code == 0
+    broken = CliRunner().invoke(cli, [*ask, "--lane", "old"])
+    assert (broken.exit_code, "include/up/../up/detail.cuh(9): error: " in broken.output) == (1, True)
 
 
 @compiles

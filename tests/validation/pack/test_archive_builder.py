@@ -48,7 +48,7 @@ def test_two_patches_of_one_file_are_refused(stores: Stores, monkeypatch: pytest
 
 
 def test_a_patch_of_more_than_python_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = "mxfp4-moe/flashinfer/add-an-mxfp4-moe-for-few-tokens.patch"
+    sources = "mxfp4-decode/flashinfer/add-an-experimental-mxfp4-moe-for-one-token.patch"
     objects, added = stores.objects("flashinfer"), "flashinfer/kernel.cu"
     monkeypatch.setattr(type(objects), "difference", lambda *_: [(added, None, None)])
     with pytest.raises(StackError, match=r"cannot be left out on another machine: it changes flashinfer/kernel\.cu"):

@@ -80,10 +80,14 @@ def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
     for state, one, more, command in by_state:
         members = [series for series in stack.series if series.state is state and series.patches]
         if members:
-            yield Item(f"{len(members)} series {one if len(members) == 1 else more}: {_names(members)}.", command=command)
+            details = ('when one is ready, set state = "pending" in its series.toml',) if state is State.DRAFT else ()
+            yield Item(f"{len(members)} series {one if len(members) == 1 else more}: {_names(members)}.", details, command)
     unproved = [series for series in stack.series if series.patches and not series.proves and not series.commands]
     if unproved:
-        yield Item(f"{len(unproved)} series {'has' if len(unproved) == 1 else 'have'} no proof: {_names(unproved)}.")
+        yield Item(
+            f"{len(unproved)} series {'has' if len(unproved) == 1 else 'have'} no proof: {_names(unproved)}.",
+            ("name a test module or a command under proves in its series.toml",),
+        )
 
 
 def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:

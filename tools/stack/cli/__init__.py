@@ -13,10 +13,12 @@ import click
 
 from stack import __version__
 from stack.base.errors import StackError
-from stack.cli.common import Options, one_line
+from stack.cli import documents
+from stack.cli.common import Options
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import settings, terminal
+from stack.cli.rendering import called, settings, terminal
+from stack.cli.sentences import tell
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -25,7 +27,7 @@ _VERBS = {
     "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
-    "completion": "Print the script that makes a shell complete names.",
+    "completion": "Print a script that completes names, or the man page.",
     "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
     "explain": "Explain a patch or a conflict: both sides, and why.",
@@ -48,6 +50,7 @@ _VERBS = {
     "report": "Show the stack, or a planned rebase, as a page or text.",
     "resolutions": "List, show or drop stored conflict resolutions.",
     "roofline": "Compute the speed limit that the memory sets for a recipe.",
+    "schema": "Print the JSON Schema of what a command prints.",
     "serve": "Start a recipe's server and check which kernels run.",
     "show": "Show a patch: why it exists and what it changes.",
     "status": "Show pins, series, patches and their states.",
@@ -97,12 +100,13 @@ def main() -> None:
     """Run the command line; every error that a user can cause becomes one line and exit code 2."""
     outlive_readers()
     settings.reset()
+    documents.reset()
     with interrupting() as interrupts:
         try:
             code = _run()
         except (click.Abort, KeyboardInterrupt):
             # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
-            code = _fail("interrupted: the stack is whole, run the command again", interrupts.exit_code)
+            code = _fail(StackError("interrupted", "the stack is whole, run the command again"), interrupts.exit_code)
         if settings.current().log is not None:
             from stack.cli.rendering import log_file  # noqa: PLC0415
 
@@ -114,9 +118,9 @@ def main() -> None:
 def _run() -> int:
     try:
         # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name=_called(), complete_var=COMPLETE) or 0
+        return cli(standalone_mode=False, prog_name=called.name(), complete_var=COMPLETE) or 0
     except StackError as error:
-        return _fail(str(error))
+        return _fail(error)
     except click.Abort:
         raise
     except click.ClickException as error:
@@ -125,23 +129,21 @@ def _run() -> int:
             return 2
         from stack.cli import usage  # noqa: PLC0415
 
-        return _fail(usage.sentence(error))
+        return _fail(usage.worded(error))
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again")
+        return _fail(StackError(f"{place}{error.strerror or error}", "check disk space and rights, then run it again"))
     except Exception as error:
         if os.environ.get("STACK_DEBUG"):
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return _fail(f"this is a defect, please report it ({reason}): STACK_DEBUG=1 shows where")
+        return _fail(StackError(f"this is a defect, please report it ({reason})", "STACK_DEBUG=1 shows where"))
 
 
-def _called() -> str:
-    """The command's name as git writes it if `git carry` called, else the plain one."""
-    return "git carry" if Path(sys.argv[0]).name == "git-carry" else "stack"
-
-
-def _fail(line: str, code: int = 2) -> int:
-    # The line may contain foreign text: names of files, or messages of servers.
-    click.echo(f"stack: {one_line(line)}", err=True)
+def _fail(error: StackError, code: int = 2) -> int:
+    """Print an error on stderr, with `--json` also as a document on stdout; return the exit code."""
+    tell(str(error))
+    words = sys.argv[1:]
+    if documents.are_wanted(words):
+        documents.show_error(error, code, documents.verb(cli, words))
     return code

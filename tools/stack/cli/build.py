@@ -19,6 +19,8 @@ from stack.cli.common import (
     source_option,
 )
 from stack.cli.completing import complete_upstreams
+from stack.cli.lane_options import lane_option
+from stack.cli.sentences import fact, say
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
 from stack.wheels.decision import Decision, Mode, WheelRequest, decide
@@ -85,6 +87,7 @@ def command() -> None:
 )
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def wheels(
     context: click.Context,
@@ -106,7 +109,7 @@ def wheels(
     """Build the wheels of UPSTREAM (default: all with patches).
 
     If the patches change no compiled code, the wheel is a copy of the published one with the patched files, made in seconds.
-    Only a file that equals the pin's is replaced. The version contains the stack's digest. The dist-info folder contains a
+    Only a file that equals the pin's is replaced. The version contains the stack's digest and, with --lane, the lane. The dist-info folder contains a
     description of the stack and a bill of materials; a statement of how the wheel was made is written next to it. Equal stacks
     give equal bytes.
     """
@@ -125,6 +128,7 @@ def wheels(
     if as_json:
         print_json(
             {
+                "lane": options.lane_key,
                 "plan": [_plan_json(decision) for decision in decisions],
                 "wheels": building.as_json(built),
                 "libraries": [
@@ -136,7 +140,7 @@ def wheels(
         for decision in decisions:
             _print_decision(decision, only_plan)
         if chosen is not None:
-            click.echo(f"compiled ahead of time, into a separate wheel: {', '.join(module.name for module in chosen.modules)}")
+            fact(f"compiled ahead of time, into a separate wheel: {', '.join(module.name for module in chosen.modules)}")
         _print(built, libraries, out)
     context.exit(1 if only_plan and any(decision.plan and decision.plan.lacking for decision in decisions) else 0)
 
@@ -150,37 +154,40 @@ def _verify(built: Sequence[Built]) -> None:
 
 
 def _print_decision(decision: Decision, only_plan: bool) -> None:
-    click.echo(f"{decision.upstream}: {decision.mode.value}: {decision.why}")
+    fact(f"{decision.upstream}: {decision.mode.value}: {decision.why}")
     for path in decision.change.odd:
-        click.echo(f"{decision.upstream}: {path} is changed, and may affect compiled files")
+        fact(f"{decision.upstream}: {path} is changed, and may affect compiled files")
     plan = decision.plan
     if plan is not None and plan.dropped:
-        click.echo(f"{decision.upstream}: {', '.join(plan.dropped)} would add precompiled files: not passed to the build")
+        fact(f"{decision.upstream}: {', '.join(plan.dropped)} would add precompiled files: not passed to the build")
     if plan is None or not only_plan:
         return
     for name, value in {**plan.decided, **plan.environment}.items():
         click.echo(f"  {name}={value}")
     here = plan.machine
-    click.echo(f"  {plan.jobs} compilers at once: {here.processors} processors, {here.memory / 1e9:.0f} GB of memory are free")
+    say(
+        f"{plan.jobs} compilers at once: {here.processors} processors, {here.memory / 1e9:.0f} GB of memory are free",
+        indent="  ",
+    )
     click.echo(f"  compilers start through {here.launcher}" if here.launcher else "  no sccache or ccache: nothing is reused")
     for program, part in plan.build.parts.items():
         found = f"is on PATH: the {part} is built" if program in here.programs else f"is not on PATH: no {part}"
-        click.echo(f"  {program} {found}")
+        fact(f"{program} {found}", indent="  ")
     python = plan.order.python or "an environment of the cache"
     click.echo(f"  in {python} with {', '.join(plan.requirements)}")
     for clone in plan.clones:
         click.echo(f"  clones {clone.repository} {clone.revision}{f' (or {clone.instead})' if clone.instead else ''}")
     for lack in plan.lacking:
-        click.echo(f"MISSING {lack}")
+        fact(f"MISSING {lack}")
 
 
 def _print(built: Sequence[Built], libraries: Sequence[Library], out: Path) -> None:
     for path in dict.fromkeys(path for wheel in built for path in wheel.left_out):
-        click.echo(f"left out, as the published wheel does not contain it: {path}")
+        fact(f"left out, as the published wheel does not contain it: {path}")
     if built:
         rows = [(own.path.name, f"{own.path.stat().st_size / 1e6:.1f} MB", "as before" if own.reused else "") for own in built]
         print_table(("wheel", "size", ""), rows)
-        click.echo(f"in {out}: install one with pip, inspect it with `stack wheel inspect`")
+        say(f"in {out}: install one with pip, inspect it with `stack wheel inspect`")
     for library in libraries:
         click.echo(f"{library.path} ({library.path.stat().st_size / 1e6:.1f} MB)")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table, progress
+from stack.cli.sentences import fact, say
 from stack.store import cache, upkeep
 from stack.store.upkeep import Entry
 
@@ -48,7 +49,7 @@ def show(options: Options, as_json: bool) -> None:
     if as_json:
         print_json({"cache": str(place), "entries": [_as_json(entry) for entry in held]})
         return
-    click.echo(f"{place}: {_size(held)}")
+    fact(f"{place}: {_size(held)}")
     print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(held)))
 
 
@@ -85,9 +86,9 @@ def prune(context: click.Context, days: int, dry_run: bool, as_json: bool) -> No
         if gone:
             print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(gone)))
         for error in stuck:
-            click.echo(f"{error.filename} cannot be removed ({error.strerror}): look at its rights, or remove it yourself")
+            say(f"{error.filename} cannot be removed ({error.strerror}): look at its rights, or remove it yourself")
         would = "would be " if dry_run else ""
-        click.echo(f"{_size(gone)} {would}removed, {_size(held, gone)} {'would ' if dry_run else ''}stay")
+        say(f"{_size(gone)} {would}removed, {_size(held, gone)} {'would ' if dry_run else ''}stay")
     context.exit(1 if stuck else 0)
 
 

@@ -11,6 +11,7 @@ from stack.carry.check import check
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_table, source_option
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
+from stack.cli.sentences import say
 
 
 @click.command("check")
@@ -37,7 +38,7 @@ def command(context: click.Context, files: tuple[Path, ...], all_lanes: bool, as
                 ("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings]
             )
         elif not as_json:
-            click.echo(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
+            say(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
         fields = ("source", "upstream", "path", "line", "problem")
         listed = [{name: getattr(finding, name) for name in fields} for finding in findings]
         return 1 if findings else 0, {"clean": not findings, "findings": listed}

@@ -2,7 +2,6 @@
 """Code that the verbs share: options, the loaded stack, progress, tables and JSON."""
 
 import contextlib
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +13,9 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.cli import documents
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
-from stack.cli.sentences import wrapped
+from stack.cli.sentences import tell, wrapped
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -39,7 +39,7 @@ COLOURS = {
 }
 """The colours of outcomes."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md, and stack schema).")
 packages_option = click.option(
     "--from",
     "packages",
@@ -156,7 +156,7 @@ class Options:
             raise StackError(
                 f"the cache {home} {why}", "make room (`stack cache prune`), or name another folder in STACK_CACHE"
             )
-        with borrowed.usable(home, lambda line: click.echo(f"stack: {line}", err=True)) as place:
+        with borrowed.usable(home, tell) as place:
             yield place
 
 
@@ -350,7 +350,6 @@ def print_table(
     table.print_table(header, rows, colour=colour)
 
 
-def print_json(data: object) -> None:
-    """Print a value as JSON."""
-    # A file's name may hold half a surrogate pair: write it as JSON's escape.
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+def print_json(data: Mapping[str, object], schema: str | None = None) -> None:
+    """Print a document as JSON; `schema` names its schema if that is not the one of the running command."""
+    documents.show(data, schema)

@@ -11,8 +11,10 @@ import click
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, source_option
 from stack.cli.completing import complete_series
+from stack.cli.lane_options import lane_option
 from stack.model.series import SASS, Compiles
 from stack.proof.compiling import check
+from stack.proof.compiling.architecture import ARCHITECTURE
 from stack.proof.compiling.check import Report, Result
 
 _COLOURS = {"compiles": "green"}
@@ -31,10 +33,12 @@ _KERNELS = 16
 @click.option("--sass", metavar="NAME", multiple=True, help="With --unit: a required instruction, such as QMMA.SF.")
 @click.option(
     "--arch",
-    default="sm_121a",
+    "architectures",
+    multiple=True,
+    default=("sm_121a",),
     metavar="NAME",
     show_default=True,
-    help="Compile for another GPU that the unit supports: sm_90a.",
+    help="Compile for this GPU architecture that nvcc knows, such as sm_90a; may be repeated.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of parallel compilers. Default: as many as fit into memory.")
 @click.option(
@@ -45,6 +49,7 @@ _KERNELS = 16
 )
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -54,13 +59,13 @@ def command(
     unit: str | None,
     instantiation: str | None,
     sass: tuple[str, ...],
-    arch: str,
+    architectures: tuple[str, ...],
     jobs: int | None,
     python: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
-    """Compile what the patches of SERIES (default: all) touch for SM121, on any machine; no GPU is needed.
+    """Compile what the patches of SERIES (default: all) touch for SM121 or --arch, on any machine; no GPU is needed.
 
     The units are those of an upstream's JIT in the carried tree, if a plug-in knows it (FlashInfer's). For each unit that a
     patch names in its series.toml (`compiles`), one instantiation is compiled; for other patches, one of the first unit that
@@ -73,16 +78,17 @@ def command(
         raise click.UsageError("--instantiation and --sass go with --unit")
     if unit is not None and series:
         raise click.UsageError("--unit stands in place of SERIES")
-    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
-        raise click.UsageError(f"--arch {arch}: a GPU is named as the compiler does: sm_80, sm_90a")
+    odd = next((name for name in architectures if not re.fullmatch(ARCHITECTURE, name)), None)
+    if odd is not None:
+        raise click.UsageError(f"--arch {odd}: a GPU is named as the compiler does: sm_80, sm_90a")
     wanted = _wanted(unit, instantiation, sass) if unit is not None else None
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        report = check.check(stores, check.CompileRequest(series, everything, pristine, wanted, jobs, python, arch))
+        report = check.check(stores, check.CompileRequest(series, everything, pristine, wanted, jobs, python, architectures))
     if as_json:
-        print_json(_as_json(report))
+        print_json({"lane": options.lane_key, **_as_json(report)})
     else:
-        _print(report)
+        _print(report, several=len(set(architectures)) > 1)
     context.exit(0 if report.sound else 1)
 
 
@@ -94,12 +100,14 @@ def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> Comp
     return Compiles(None, unit, instantiation, sass=sass)
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, *, several: bool) -> None:
     if report.compiler:
         click.echo(report.compiler)
     for result in report.results:
         measured = f"  {result.seconds:.0f} s, {result.peak / 1e9:.1f} GB" if result.seconds else ""
-        click.echo(f"{click.style(result.state.value, fg=_COLOURS.get(result.state.value, 'red'))}  {result.unit}{measured}")
+        target = f"  {result.architecture}" if several else ""
+        state = click.style(result.state.value, fg=_COLOURS.get(result.state.value, "red"))
+        click.echo(f"{state}{target}  {result.unit}{measured}")
         for line in _lines(result):
             click.echo(f"    {line}")
     for ref, path in report.uncovered:
@@ -132,6 +140,7 @@ def _as_json(report: Report) -> dict[str, object]:
         "units": [
             {
                 "unit": result.unit,
+                "architecture": result.architecture,
                 "instantiation": result.instantiation,
                 "patches": [ref.path for ref in result.patches],
                 "state": result.state.value,

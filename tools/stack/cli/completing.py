@@ -91,6 +91,14 @@ def complete_recipes(_context: click.Context) -> Iterable[str]:
     return known.known()
 
 
+@_completer
+def complete_schemas(_context: click.Context) -> Iterable[str]:
+    """Name the schemas of JSON documents and of files."""
+    from stack.cli import schemas  # noqa: PLC0415
+
+    return (*schemas.names(), *schemas.files())
+
+
 def _series(context: click.Context) -> Iterable[str]:
     from stack.model import document, stack  # noqa: PLC0415
 

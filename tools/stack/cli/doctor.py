@@ -3,20 +3,26 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 from stack.base.errors import StackError
-from stack.carry.drift import check_settings
+from stack.carry.drift import check_settings, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
 from stack.cli.completing import complete_recipes
+from stack.cli.doctor_rules import rules as rules_command
 from stack.cli.seconds import Seconds
+from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, logs, rules, running, script, scripts
-from stack.doctor.finding import Finding, run
+from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
+from stack.doctor.finding import Finding, Found, run
+from stack.doctor.knowledge import load as knowledge
+from stack.doctor.knowledge.rule import Rule, of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
@@ -32,7 +38,7 @@ _SPEED_AT = 128
 """Approximate context length at which speed is measured: a limit holds for one context length."""
 
 
-@click.command("doctor")
+@click.group("doctor", invoke_without_command=True)
 @click.option(
     "--machine", is_flag=True, help="Check this machine, too; without --log, --script and --url only the machine is checked."
 )
@@ -47,9 +53,24 @@ _SPEED_AT = 128
     "scripts",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A serve script, compose file, Dockerfile or .env file; repeatable.",
+    help="A serve script, compose file, recipe, unit, manifest or .env file; repeatable.",
 )
 @click.option("--log", "logs", multiple=True, type=click.Path(path_type=Path), help="A server's log; repeatable.")
+@click.option(
+    "--dmesg",
+    type=click.Path(path_type=Path),
+    help="The kernel's log of the server's machine: the output of `dmesg -T`. It is read beside --log.",
+)
+@click.option(
+    "--facts",
+    "fact_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Output of commands on the server's machine: /proc/meminfo, nvidia-smi, uname -a, df /dev/shm, ulimit -a, docker inspect, "
+    "ibv_devinfo; repeatable.",
+)
+@click.option("--fix", is_flag=True, help="Write each --script corrected beside it, with a reason for each line.")
+@click.option("--report", is_flag=True, help="Print a block for an issue report about an error that no rule knows.")
 @click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
 @click.option("--model", help="The server's model to check. Default: the only one.")
 @click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.", shell_complete=complete_recipes)
@@ -65,6 +86,10 @@ def command(
     python: Path | None,
     scripts: tuple[Path, ...],
     logs: tuple[Path, ...],
+    dmesg: Path | None,
+    fact_files: tuple[Path, ...],
+    fix: bool,
+    report: bool,
     url: str | None,
     model: str | None,
     name: str | None,
@@ -74,32 +99,76 @@ def command(
 ) -> None:
     """Find problems of a machine, scripts, a server's log or a running server.
 
-    Each finding has its place, down to the line, and the fix. Nothing is changed. Exit code 1 if something is wrong; findings that
-    are only worth knowing, and failed checks, do not count.
+    Each finding has its place, down to the line, and the fix. Nothing is changed, except that --fix writes corrected copies. Exit code 1
+    if something is wrong; findings that are only worth knowing, and failed checks, do not count.
+
+    `stack doctor rules` shows the rules behind the findings.
     """
 
+    if context.invoked_subcommand is not None:
+        return
+    if fix and not scripts:
+        raise StackError("--fix needs a script", "name one with --script")
     options: Options = context.obj
     recipe = recipes.load(name) if name is not None else None
     findings: list[Finding] = []
-    if machine or not (scripts or logs or url):
+    blocks: list[str] = []
+    written: dict[str, str] = {}
+    if machine or not (scripts or logs or url or dmesg or fact_files):
         findings += _machine(options, python, recipe)
     if scripts:
-        findings += _scripts(options, scripts, recipe)
-    if logs:
-        findings += _logs(options, logs, recipe)
+        findings += _scripts(options, scripts, recipe, written if fix else None)
+    if logs or dmesg is not None:
+        read = _logs(options, logs, dmesg, recipe)
+        findings += [finding for found, _ in read for finding in found]
+        blocks += [block for _, block in read if block is not None]
+    if fact_files:
+        findings += _facts(options, fact_files, recipe)
     if url is not None:
         findings += _server(url, model, recipe, timeout)
     if as_json:
-        print_json(_json(findings))
+        print_json({**_json(findings), "report": "\n\n".join(blocks) or None, "fixed": written})
     else:
         _print(findings, verbose)
+        for source, target in written.items():
+            click.echo(f"{one_line(source)}: corrected in {one_line(target)}")
+        for block in blocks if report else ():
+            click.echo(f"\n```\n{block}\n```")
     context.exit(1 if any(finding.severity == "wrong" for finding in findings) else 0)
+
+
+command.add_command(rules_command)
+
+
+def _rules(options: Options) -> tuple[Rule, ...]:
+    """Load the rules: the package's, the user's, and the stack's."""
+    return knowledge.load(options.find_root())
+
+
+def _hardware(recipe: Recipe | None) -> frozenset[str] | None:
+    """Return the names of the hardware that a recipe is for; None if no recipe says so."""
+
+    if recipe is None or recipe.hardware is None:
+        return None
+    profile = hardware.load(recipe.hardware.name)
+    return of_capability(profile.capability, unified=profile.unified)
 
 
 def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> Iterator[Finding]:
 
     gathered = facts.gather(python or facts.interpreter(), options.load().pins, _utilization(recipe))
-    return run(CHECKS, gathered, "this machine")
+    yield from run(CHECKS, gathered, "this machine")
+    names = (
+        of_capability(gathered.capability, unified=gathered.is_unified) if gathered.capability is not None else frozenset[str]()
+    )
+    yield from inputs.look(_rules(options), here.gather(), names, "this machine")
+
+
+def _facts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
+
+    for file in files:
+        given = inputs.read(file)
+        yield from inputs.look(_rules(options), given, inputs.hardware(given) or _hardware(recipe), str(file))
 
 
 def _utilization(recipe: Recipe | None) -> float | None:
@@ -112,25 +181,41 @@ def _utilization(recipe: Recipe | None) -> float | None:
     return float(arguments[arguments.index(flag) + 1]) if flag in arguments else rules.DEFAULT
 
 
-def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
+def _scripts(
+    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, str] | None
+) -> Iterator[Finding]:
+    """Check scripts; with `written`, write corrected copies, and note their files there."""
 
     read = [script.read(file) for file in files]
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
     archive = pinned.get("flashinfer")
     flashinfer = archive.version if archive is not None else None
-    unknown, target = _unknown(options, read), _target(recipe)
-    for script_file in read:
-        yield from scripts.look(scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned)))
+    (unknown, values), target = _unknown(options, read), _target(recipe)
+    known = _rules(options)
+    for file, script_file in zip(files, read, strict=True):
+        subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
+        yield from scripts.look(subject)
+        if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
+            written[str(file)] = str(made)
 
 
-def _unknown(options: Options, read: Sequence[Script]) -> dict[str, Unknown] | None:
-    """Return the settings in scripts that the patched trees at the pins do not know; None if the trees are not available."""
+def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:
+    """Check a text in place of the script that it corrects."""
+
+    other = replace(subject, script=script.parse(subject.script.path, text))
+    return [finding.found for finding in scripts.look(other)]
+
+
+def _unknown(options: Options, read: Sequence[Script]) -> tuple[dict[str, Unknown] | None, dict[tuple[str, str], Unknown]]:
+    """Return the settings in scripts that the patched trees at the pins do not know (None: the trees are not available), and values."""
 
     stack: Stack = options.load()
     variables = {name for script_file in read for name in scripts.names(script_file)[0]}
     flags = {name for script_file in read for name in scripts.names(script_file)[1]}
+    given = [pair for script_file in read for pair in scripts.values(script_file)]
+    values: dict[tuple[str, str], Unknown] = {}
     if not variables and not flags:
-        return {}
+        return {}, values
     unknown: dict[str, Unknown] = {}
     try:
         with options.place() as place, Stores(stack, place) as stores:
@@ -140,9 +225,10 @@ def _unknown(options: Options, read: Sequence[Script]) -> dict[str, Unknown] | N
                     unknown |= {
                         setting.name: setting for setting in check_settings(objects, objects.tree_of(tip), variables, flags)
                     }
+                    values |= check_values(objects, objects.tree_of(tip), given)
     except StackError:
-        return None
-    return unknown
+        return None, {}
+    return unknown, values
 
 
 def _target(recipe: Recipe | None) -> Target | None:
@@ -158,11 +244,22 @@ def _target(recipe: Recipe | None) -> Target | None:
     return Target(gpu.name, gpu.capability, gpu.memory or here.memory, gpu.memory is None, jobs.available_memory())
 
 
-def _logs(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
+def _logs(
+    options: Options, files: Sequence[Path], dmesg: Path | None, recipe: Recipe | None
+) -> list[tuple[list[Finding], str | None]]:
+    """Read logs, each beside the kernel's, or the kernel's alone; return their findings, and blocks for reports."""
 
     archive = next((pin.archive for pin in options.load().pins if pin.upstream == "vllm"), None)
-    for file in files:
-        yield from logs.look(logs.read(file, recipe, archive.version if archive is not None else None), str(file))
+    pinned = archive.version if archive is not None else None
+    known, hardware = _rules(options), _hardware(recipe)
+    kernel = logs.text_of(dmesg) if dmesg is not None else ""
+    read = [(file, logs.read(file, recipe, pinned, known, kernel, hardware)) for file in files]
+    if dmesg is not None and not files:
+        read = [(dmesg, logs.of(kernel, recipe, pinned, known, hardware=hardware))]
+    found = [([*logs.places(logs.look(subject, str(file)), str(dmesg))], subject.report) for file, subject in read]
+    if (first := logs.failed_first([(str(file), subject) for file, subject in read])) is not None:
+        found[0][0].append(first)
+    return found
 
 
 def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) -> Iterator[Finding]:
@@ -189,15 +286,17 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
         here = [finding for finding in findings if finding.where == where]
         shown = sorted(
             (finding for finding in here if verbose or finding.severity != "fine"),
-            key=lambda finding: (order.index(finding.severity), finding.found.line or 0),
+            key=lambda finding: (order.index(finding.severity), finding.check == "version", finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
         for finding in shown:
             sign = click.style(_SIGNS[finding.severity], fg=_COLOURS[finding.severity], bold=True)
             line = f"{finding.place}: " if finding.found.line else ""
-            click.echo(f"  {sign} {one_line(line + finding.found.what)} {click.style(f'[{finding.check}]', dim=True)}")
+            fact(f"{sign} {one_line(line + finding.found.what)} [{finding.check}]", indent="  ")
             if finding.found.fix:
-                click.echo(f"    {click.style('fix:', bold=True)} {one_line(finding.found.fix)}")
+                fact(f"{click.style('fix:', bold=True)} {one_line(finding.found.fix)}", indent="    ")
+            if finding.found.rule:
+                fact(click.style(_behind(finding.found), dim=True), indent="    ")
         folded = len(here) - len(shown)
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
@@ -206,6 +305,20 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
     click.echo(
         ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
     )
+
+
+def _behind(found: Found) -> str:
+    """Return the line about the rule behind a finding: its id, how sure it is, the lines that speak for it, and reports."""
+    lines = [str(line) for line in found.because if line != found.line]
+    because = (
+        f"; lines {', '.join(lines)} speak for it, too"
+        if len(lines) > 1
+        else f"; line {lines[0]} speaks for it, too"
+        if lines
+        else ""
+    )
+    reports = f"; seen in {', '.join(found.evidence[:3])}" if found.evidence else ""
+    return one_line(f"rule {found.rule} ({found.sure or 'a consequence'}){because}{reports}")
 
 
 def _json(findings: Sequence[Finding]) -> dict[str, object]:
@@ -220,6 +333,10 @@ def _json(findings: Sequence[Finding]) -> dict[str, object]:
                 "line": finding.found.line,
                 "what": finding.found.what,
                 "fix": finding.found.fix or None,
+                "rule": finding.found.rule or None,
+                "sure": finding.found.sure or None,
+                "because": list(finding.found.because),
+                "evidence": list(finding.found.evidence),
             }
             for finding in findings
         ],

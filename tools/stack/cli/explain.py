@@ -18,7 +18,8 @@ from stack.cli import show
 from stack.cli.common import Options, json_option, outcome_json, print_json, short_ids, source_option, through_names
 from stack.cli.completing import complete_patches, complete_tags
 from stack.cli.lane_options import lane_option
-from stack.cli.rendering import text
+from stack.cli.rendering import called, text
+from stack.cli.sentences import say
 from stack.model import lanes
 
 _ROLES = {
@@ -94,7 +95,8 @@ def _explain_resolution(name: str, resolution: Resolution, as_json: bool) -> Non
     if as_json:
         print_json(
             {"resolution": name, "patch": resolution.patch, "rung": resolution.rung}
-            | {"resolved": resolution.resolved, "sides": [_sides_json(sides)]}
+            | {"resolved": resolution.resolved, "sides": [_sides_json(sides)]},
+            "explain-resolution",
         )
         return
     text.echo(text.styled(f"resolution {name}", "bold"))
@@ -119,7 +121,7 @@ def _print(explanation: Explanation, lane: str) -> None:
     lines = facts.patch.diff.splitlines(keepends=True)
     text.diff(b"".join(lines[:_LINES]), "  ")
     if len(lines) > _LINES:
-        text.echo(f"  and {counted(len(lines) - _LINES, 'more line')}: stack diff {facts.name}{lane}")
+        say(f"and {counted(len(lines) - _LINES, 'more line')}:", f"stack diff {facts.name}{lane}", indent="  ")
     if explanation.unknown:
         text.heading("What is not known")
         for sentence in explanation.unknown:
@@ -127,8 +129,8 @@ def _print(explanation: Explanation, lane: str) -> None:
     if explanation.next:
         text.heading("Next")
         for step in explanation.next:
-            text.echo(f"  {step.command}")
-            text.echo(f"      {step.purpose}")
+            text.echo(f"  {called.renamed(step.command)}")
+            say(step.purpose, indent="      ", below="")
 
 
 def _print_outcome(explanation: Explanation) -> None:
@@ -186,7 +188,7 @@ def _print_sides(sides: Sides) -> None:
 
 
 def _item(sentence: str) -> None:
-    for line in text.filled(text.one_line(sentence), "    ", "  - "):
+    for line in text.filled(text.one_line(called.renamed(sentence)), "    ", "  - "):
         text.echo(line)
 
 

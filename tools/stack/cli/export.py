@@ -14,7 +14,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
 from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import lane_option
-from stack.cli.sentences import say
+from stack.cli.sentences import fact, say
 
 _NEXT: dict[Form, tuple[str, str]] = {
     "quilt": ("in the source tree:", "QUILT_PATCHES={place} quilt push -a"),
@@ -85,7 +85,7 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
         document = {"lane": stores.stack.lane, "upstream": upstream, "form": form, "place": str(place), "base": written.base}
         print_json(document | {"patches": patches, "needs_git": needs_git})
         return
-    click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
+    fact(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
     if form == "quilt":
         for ref in written.needs_git:
             say(f"only git can apply {ref.path}: it changes a binary file or a submodule")
@@ -108,12 +108,10 @@ def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_jso
             "state": state,
         }
         document |= {"base": chain.base, "head": chain.tip, "before": exported.before, "reason": exported.reason or None}
-        print_json(document | {"patches": commits})
+        print_json(document | {"patches": commits}, "export-branch")
         return
     if exported.state is BranchState.REFUSED:
         say(one_line(f"refused: {exported.reason}"))
         return
     was = f", was {exported.before[:12]}" if exported.before and exported.before != chain.tip else ""
-    click.echo(
-        f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}"
-    )
+    fact(f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}")

@@ -11,8 +11,9 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, source_option
 from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.exporting import ExportOptions, Run, Work
+from stack.cli.lane_options import lane_option
 
-_JOBS = ("lint", "edit", "push", "open", "status")
+_JOBS = ("lint", "preview", "edit", "push", "open", "status")
 """The jobs besides planning, by their options; a call does at most one of them."""
 
 
@@ -53,6 +54,12 @@ _JOBS = ("lint", "edit", "push", "open", "status")
     help="Write the patches there, in a folder for each pull request.",
 )
 @click.option("--lint", is_flag=True, help="Check the pull requests against upstream's rules; exit code 1 if there are errors.")
+@click.option(
+    "--preview",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write each pull request of the first wave there as a maintainer would see it (branch, title, description, diff), and "
+    "an HTML page of all. Exit code 1 if upstream's rules refuse one.",
+)
 @click.option("--edit", is_flag=True, help="Write each pull request's description, and open it in $EDITOR.")
 @click.option("--push", multiple=True, metavar="[UPSTREAM=]REMOTE", help="Push the branches of the first wave to your fork.")
 @click.option(
@@ -73,6 +80,7 @@ _JOBS = ("lint", "edit", "push", "open", "status")
 @click.option("--status", is_flag=True, help="Show the state of our pull requests, and record it in series.toml.")
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -89,11 +97,18 @@ def command(
 
     Each patch is applied to upstream's own tree without the rest of the stack. If it applies, passes the drift check and its
     tests pass, it belongs to the first wave. A patch that needs a pull request of that wave goes into the second, and so on.
-    Landed patches are left out, with the evidence. Nothing is pushed or opened without --push or --open. The exit code is 1 if
-    a patch needs a person.
+    Landed patches are left out, with the evidence. Nothing is pushed or opened without --push or --open. With --lane, the lane's
+    patches are planned, and names and branches end with @LANE. The exit code is 1 if a patch needs a person.
     """
     wanted = ExportOptions(**values)
-    given = {"lint": lint, "edit": edit, "push": bool(wanted.push), "open": open_, "status": status}
+    given = {
+        "lint": lint,
+        "preview": wanted.preview is not None,
+        "edit": edit,
+        "push": bool(wanted.push),
+        "open": open_,
+        "status": status,
+    }
     jobs = [name for name in _JOBS if given[name]]
     if len(jobs) > 1:
         raise click.UsageError(f"--{jobs[0]} and --{jobs[1]} cannot be combined: run one after the other")

@@ -89,6 +89,4 @@ def _print(forecasts: Sequence[Forecast]) -> None:
         for need in each.work.unmet:
             say(need.sentence(each.work.pins().get(need.needs)))
         broken = len(each.work.open)
-        click.echo(
-            f"{each.upstream} {each.revision}: " + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")
-        )
+        say(f"{each.upstream} {each.revision}: " + (f"{counted(broken, 'patch')} would break" if broken else "all would carry"))

@@ -14,6 +14,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
 from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.lane_options import lane_option
+from stack.cli.reports import report_import, report_option
 from stack.cli.sentences import say
 from stack.model import lanes
 
@@ -56,6 +57,7 @@ from stack.model import lanes
 @click.option("--no-triage", is_flag=True, help="Do not look what became of the patches in the newest release.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
 @lane_option
+@report_option
 @json_option
 @source_option
 @click.pass_context
@@ -71,6 +73,7 @@ def command(
     not_imported: Path | None,
     no_triage: bool,
     dry_run: bool,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -86,6 +89,8 @@ def command(
     options: Options = context.obj
     if bool(sources) == (patched_tree is not None):
         raise click.UsageError("name what to import: CLONE BRANCH, a folder, files, or --patched-tree DIR")
+    if report is not None and no_triage:
+        raise click.UsageError("--report shows the triage: leave --no-triage out")
     assignment.check(rules)
     loaded = options.load(writes=not dry_run)
     with options.place(source) as place, Stores(loaded, place) as stores:
@@ -105,6 +110,7 @@ def command(
         if work.imported and not no_triage and (writes or dry_run):
             with Stores(work.stack(loaded), place) as after:
                 looked = closing.triage(after, work)
+                report_import(report, after.stack, looked.leg, work.request.came_from)
     if as_json:
         print_json({"lane": loaded.lane} | _as_json(work, writes, folder, looked))
     else:

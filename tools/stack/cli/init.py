@@ -11,6 +11,7 @@ from stack.carry import beginning, beginning_files
 from stack.carry.beginning import Begun, Found, Wish
 from stack.cli.common import Options, json_option, paused, print_json, reference_option
 from stack.cli.pins import pin_json
+from stack.cli.sentences import say, tell
 
 
 @click.command("init")
@@ -85,7 +86,7 @@ def _asked(wanted: Wish, found: Found) -> Wish:
 def _announced(wanted: Wish, found: Found) -> Wish:
     """Take the newest release if no revision is named, and say so."""
     if wanted.tag is None and wanted.commit is None and wanted.within is None and found.newest is not None:
-        click.echo(f"stack: {found.newest} is the newest release (tags like {found.rule.pattern})", err=True)
+        tell(f"{found.newest} is the newest release (tags like {found.rule.pattern})")
         return replace(wanted, tag=found.newest)
     return wanted
 
@@ -94,11 +95,11 @@ def _print(begun: Begun) -> None:
     pin = begun.pin
     where = f"the source archive of {pin.archive.package} {pin.archive.version}" if pin.archive else "git"
     where = f"{pin.within.path} of {pin.within.upstream}" if pin.within else where
-    click.echo(f"{pin.upstream} is pinned to {pin.shown} ({pin.commit[:12]}), sources from {where}")
-    click.echo(f"wrote {', '.join(begun.written)}" + (" in " + str(begun.root) if begun.root != Path.cwd() else ""))
+    say(f"{pin.upstream} is pinned to {pin.shown} ({pin.commit[:12]}), sources from {where}")
+    say(f"wrote {', '.join(begun.written)}" + (" in " + str(begun.root) if begun.root != Path.cwd() else ""))
     if begun.added:
-        click.echo("`stack undo` takes it back")
-    click.echo("next: stack import CLONE BRANCH     the commits of your fork, as patches")
+        say("`stack undo` takes it back")
+    say("next, the commits of your fork as patches:", "stack import CLONE BRANCH")
     mover = pin.within.upstream if pin.within else pin.upstream
     onto = begun.newest if pin.within is None and begun.newest not in (None, pin.tag) else "REV"
-    click.echo(f"then: stack rebase {mover} --onto {onto} --dry-run")
+    say("then:", f"stack rebase {mover} --onto {onto} --dry-run")

@@ -5,6 +5,7 @@ import click
 
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table
+from stack.cli.sentences import say
 
 
 @click.group("lane")
@@ -67,12 +68,11 @@ def add(options: Options, name: str, source: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"lane": name, "from": lanes.key(source), "lanes": _names(options)})
     else:
-        click.echo(
+        say(
             f"lane {name} begins where {f'lane {source}' if lanes.key(source) else 'the stack'} stands; `stack undo` takes it back"
         )
-        click.echo(
-            f"next: stack rebase UPSTREAM --onto REV, which leaves lane {name} where it is; or with --lane {name}, to move it"
-        )
+        say(f"next, to move the stack on and leave lane {name} where it is:", "stack rebase UPSTREAM --onto REV")
+        say("or, to move the lane:", f"stack rebase UPSTREAM --onto REV --lane {name}")
 
 
 @command.command()
@@ -87,7 +87,7 @@ def drop(options: Options, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"lane": name, "removed": [path for path in written if path != "pins.toml"], "lanes": _names(options)})
     else:
-        click.echo(f"dropped lane {name} with {counted(len(written) - 1, 'file')} of its own; `stack undo` takes it back")
+        say(f"dropped lane {name} with {counted(len(written) - 1, 'file')} of its own; `stack undo` takes it back")
 
 
 def _names(options: Options) -> list[str]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from stack.base.errors import StackError
-from stack.cli.common import Options, one_line, print_json
+from stack.cli import documents
+from stack.cli.common import Options, print_json
+from stack.cli.sentences import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +32,11 @@ all_lanes_option = click.option("--all-lanes", is_flag=True, help="Do it in ever
 
 
 def in_lanes(
-    options: Options, all_lanes: bool, as_json: bool, run: "Callable[[Options], tuple[int, Mapping[str, object]]]"
+    options: Options,
+    all_lanes: bool,
+    as_json: bool,
+    run: "Callable[[Options], tuple[int, Mapping[str, object]]]",
+    schema: str | None = None,
 ) -> int:
     """Run a verb in one lane or in all of them; return the highest exit code.
 
@@ -39,6 +45,7 @@ def in_lanes(
         all_lanes: Run it in every lane. An error in one is reported, and the others run.
         as_json: Print the document that `run` returns, with its lane; `run` prints nothing then.
         run: Runs the verb in the lane of its options, prints unless `as_json`, and returns the exit code and the document.
+        schema: The name of the document's schema if that is not the one of the running command.
 
     Raises:
         StackError: The verb fails in the only lane.
@@ -47,9 +54,9 @@ def in_lanes(
     if not all_lanes:
         code, document = run(options)
         if as_json:
-            print_json({"lane": options.lane_key, **document})
+            print_json({"lane": options.lane_key, **document}, schema)
         return code
-    documents: list[Mapping[str, object]] = []
+    printed: list[Mapping[str, object]] = []
     codes: list[int] = []
     for each in every(options):
         name = str(each.lane)
@@ -57,13 +64,14 @@ def in_lanes(
             click.echo(f"{'' if not codes else chr(10)}== {name} ==")
         try:
             code, document = run(each)
+            printed.append(documents.document({"lane": each.lane_key, **document}, schema))
         except StackError as failed:
-            code, document = 2, {"error": str(failed)}
-            click.echo(f"stack: {name}: {one_line(str(failed))}", err=True)
+            code = 2
+            printed.append({"lane": each.lane_key, "error": str(failed)})
+            tell(f"{name}: {failed}")
         codes.append(code)
-        documents.append({"lane": each.lane_key, **document})
     if as_json:
-        print_json({"lanes": documents})
+        print_json({"lanes": printed}, documents.of_lanes(schema))
     return max(codes)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from stack.base.garbage import uncollected
+from stack.cli.rendering import called
 from stack.cli.rendering.settings import with_options
 
 
@@ -55,4 +56,6 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.lazy[name].help) for name in self.list_commands(ctx) if name in self.lazy])
+            formatter.write_dl(
+                [(name, called.renamed(self.lazy[name].help)) for name in self.list_commands(ctx) if name in self.lazy]
+            )

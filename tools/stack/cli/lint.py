@@ -10,6 +10,8 @@ from stack.carry import lint
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, source_option
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
+from stack.cli.rendering import table, terminal
+from stack.cli.sentences import fits, say
 
 _SHOWN = 3
 """How many places of equal findings are printed."""
@@ -45,8 +47,17 @@ def command(context: click.Context, all_lanes: bool, as_json: bool, source: str 
 
 def _print(findings: Sequence[lint.Finding], patches: int) -> None:
     for group in lint.grouped(findings):
-        for line in _lines(group):
-            click.echo(one_line(line))
+        first, *places = map(one_line, _lines(group))
+        remedy = one_line(group.remedy)
+        if remedy and fits(f"{first}: {remedy}"):
+            say(f"{first}: {remedy}")
+        else:
+            # In a pipe a finding is one line, for programs that search it.
+            click.echo("\n".join(table.wrap(first, columns) if (columns := terminal.columns()) else [first]))
+            if remedy:
+                say(remedy, indent="    ", below="")
+        for line in places:
+            click.echo(line)
     click.echo(
         counted(len(findings), "finding")
         if findings
@@ -55,12 +66,11 @@ def _print(findings: Sequence[lint.Finding], patches: int) -> None:
 
 
 def _lines(group: lint.Group) -> Iterator[str]:
-    """Print a finding on one line; equal ones as their count, the first places, and how many more there are."""
-    remedy = f": {group.remedy}" if group.remedy else ""
+    """Yield a finding as one line; equal ones as their count, the first places, and how many more there are."""
     if len(group.places) == 1:
-        yield f"{group.places[0]}: {group.problem}{remedy}"
+        yield f"{group.places[0]}: {group.problem}"
         return
-    yield f"{len(group.places)} {lint.in_plural(group.places, group.problem)}{remedy}"
+    yield f"{len(group.places)} {lint.in_plural(group.places, group.problem)}"
     for place in group.places[:_SHOWN]:
         yield f"  {place}"
     if len(group.places) > _SHOWN:

@@ -10,7 +10,7 @@ from stack.base.text import counted
 from stack.carry import switch_log
 from stack.carry.switch_log import PinMove, Switched
 from stack.cli.common import Options, json_option, print_json
-from stack.cli.rendering import settings, terminal, text
+from stack.cli.rendering import called, settings, terminal, text
 from stack.cli.sentences import say
 
 _NAMED = 3
@@ -34,8 +34,9 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
         say("nothing is recorded: no command has changed this stack in this folder")
     for each in () if as_json else switches:
         when = f"{moment(each.time)}  " if each.time is not None else ""
-        state = text.styled("  (undone: stack redo repeats it)", "yellow") if each.undone else ""
-        text.echo(f"{when}{text.styled(text.one_line(each.title), 'bold')}{state}")
+        text.echo(f"{when}{text.styled(text.one_line(each.title), 'bold')}")
+        if each.undone:
+            text.echo(text.styled(called.renamed("  undone: `stack redo` repeats it"), "yellow"))
         for sentence in sentences(each, most=None if whole or settings.current().verbose else _NAMED):
             for line in text.filled(text.one_line(sentence), "    ", "  "):
                 text.echo(line)

@@ -124,9 +124,9 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         for sentence in needs:
             say(sentence)
         if done and same:
-            click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}) already: nothing was changed")
+            say(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}) already: nothing was changed")
         elif done:
-            click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
+            say(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
         else:
             say(
                 f"nothing was changed: --allow-mismatch sets it all the same, `stack rebase …{lane} --with-required` moves all together"
@@ -135,7 +135,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
             say(
                 f"{counted(standing, 'patch was', 'patches were')} made on the old pin: `stack lint{lane}` shows which still apply."
             )
-            click.echo(f"If some do not: `stack undo`, then `stack rebase{lane}`, which carries them")
+            say(f"If some do not: `stack undo`, then `stack rebase{lane}`, which carries them")
     context.exit(0 if done else 1)
 
 
@@ -149,10 +149,10 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     new = stack.pins.based(base)
     rebase.set_pins(stack, new, (), title=f"pins set base {tag}", allow_mismatch=False)
     if as_json:
-        print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []})
+        print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []}, "pins-set-base")
     else:
         after = " already: nothing was changed" if new == stack.pins else "; `stack undo` takes it back"
-        click.echo(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")
+        say(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")
 
 
 def _base_json(base: object) -> dict[str, object] | None:

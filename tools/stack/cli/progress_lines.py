@@ -3,7 +3,7 @@
 
 import threading
 
-import click
+from stack.cli.sentences import tell
 
 _LARGE = 4 << 20
 """Bytes of a download that is worth a line."""
@@ -45,4 +45,4 @@ class ProgressLines:
         step = line.partition(" (")[0]
         if step not in self._said:
             self._said.add(step)
-            click.echo(f"stack: {line}", err=True)
+            tell(line)

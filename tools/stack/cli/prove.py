@@ -12,6 +12,7 @@ from stack.cli.common import Options, interpreter, json_option, print_table, sou
 from stack.cli.completing import complete_series
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import text
+from stack.cli.sentences import say
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, Result
@@ -91,7 +92,7 @@ def command(
         document = {"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached}
         return 0 if sound else 1, document
 
-    context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run, "prove-ablate" if ablate else None))
 
 
 def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ...], runner: Runner) -> None:
@@ -101,9 +102,8 @@ def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ..
         click.echo()
     if kept:
         _print_kept(kept, " ".join(onto))
-    click.echo(
-        f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
-    )
+    click.echo()
+    say(f"{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
 
 
 def _print(verdicts: list[PatchProof], onto: str) -> None:
@@ -190,6 +190,6 @@ def _result_json(result: Result) -> dict[str, str | bool]:
 def _print_idle(paths: list[str]) -> None:
     if paths:
         for path in paths:
-            click.echo(f"{path}: everything still passes without it")
+            say(f"{path}: everything still passes without it")
     else:
         click.echo("each patch has a test that fails without it")

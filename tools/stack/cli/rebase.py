@@ -28,7 +28,7 @@ from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.lane_options import all_lanes_option, lane_option
 from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
-from stack.cli.sentences import say
+from stack.cli.sentences import say, tell
 from stack.model import digest, lanes
 from stack.model.pins import MAIN
 from stack.model.stack import Stack
@@ -188,7 +188,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
         if each.unclear:
-            click.echo(f"{each.ref.path}: whether it has landed by behaviour is not known: {each.reason}", err=True)
+            tell(f"{each.ref.path}: whether it has landed by behaviour is not known: {each.reason}")
     behaviour = series_proofs.landings(behaviours, rungs)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
@@ -211,7 +211,7 @@ def _finish(folder: Path) -> None:
     if not workspaces.finish(folder):
         # On stderr, since it may stand beside JSON.
         place = folder.resolve()
-        click.echo(f"stack: {place} is left there, since your shell stands in it: cd out of it, then rm -r {place}", err=True)
+        tell(f"{place} is left there, since your shell stands in it: cd out of it, then rm -r {place}")
 
 
 def _apart(context: click.Context, options: Options, abort: Path | None) -> int:
@@ -227,7 +227,7 @@ def _apart(context: click.Context, options: Options, abort: Path | None) -> int:
 def _give_up(folder: Path, *, as_json: bool) -> None:
     _finish(folder)
     if as_json:
-        print_json({"aborted": str(folder)})
+        print_json({"aborted": str(folder)}, "rebase-abort")
     else:
         click.echo("aborted: the stack is unchanged")
 

@@ -11,6 +11,7 @@ import click
 from stack.base.errors import StackError
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude_together, rebase
 from stack.carry.upstream_stores import Stores
+from stack.cli import documents
 from stack.cli import rebase as one
 from stack.cli.common import Options, print_json, print_legs, through_names
 from stack.cli.lane_options import every
@@ -51,8 +52,9 @@ def run(context: click.Context, options: Options) -> int:
         ended = conclude_together(works, **allowed, dry_run=asked["dry_run"])
         steps = {work.stack.lane: _next(work, asked, ended) for work in works}
         if asked["as_json"]:
-            documents = [one.as_document(work, how) | {"stopped": None} for work, how in zip(works, ended, strict=True)]
-            print_json({"lanes": documents})
+            pairs = zip(works, ended, strict=True)
+            printed = [documents.document(one.as_document(work, how) | {"stopped": None}) for work, how in pairs]
+            print_json({"lanes": printed}, documents.of_lanes())
         else:
             for work, how, stores in zip(works, ended, stores_of, strict=True):
                 click.echo(f"== {lanes.named(work.stack.lane)} ==")

@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_recipes
+from stack.cli.sentences import fact, say
 from stack.deploy import checkpoints, hardware, recipes
 from stack.deploy.recipes import Backends, Recipe
 from stack.model import verdict
@@ -93,7 +95,7 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
             ("recipe", "setting", "problem"), [(finding.recipe, finding.setting, finding.problem) for finding in findings]
         )
     else:
-        click.echo(f"in order: the pinned sources take what {len(chosen)} recipes say")
+        say(f"in order: the pinned sources take what {counted(len(chosen), 'recipe says', 'recipes say')}")
     context.exit(1 if findings else 0)
 
 
@@ -139,7 +141,7 @@ def _print(recipe: Recipe) -> None:
     rows += [(name, meaning) for name, meaning in recipe.variables.items()]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
-        click.echo(f"{name:{width}}  {text}")
+        fact(f"{name:{width}}  {text}", below=" " * (width + 2))
 
 
 def _backends(expected: Backends) -> str:

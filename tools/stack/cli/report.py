@@ -52,7 +52,7 @@ def command(
     """Show series, what needs what, ages, lines over time, and what landed; with --onto, every patch at every release.
 
     Without --onto, this needs no network. Nothing of the stack is changed. The HTML page is one file that loads nothing and runs
-    no script. `stack rebase`, `triage` and `forecast` write the same with --report FILE. Exit code 1 if a patch would need a
+    no script. `stack rebase`, `triage`, `forecast` and `import` write the same with --report FILE. Exit code 1 if a patch would need a
     person.
     """
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stack.cli.sentences import tell
+
 if TYPE_CHECKING:
     from stack.carry.forecast import Forecast
-    from stack.carry.rebase import Rebase
+    from stack.carry.rebase import Leg, Rebase
     from stack.carry.triage import Triage
     from stack.model.stack import Stack
     from stack.reporting.report import Report
@@ -49,6 +51,16 @@ def report_forecasts(file: Path | None, stack: "Stack", forecasts: "Sequence[For
         _write(file, history.included(collect.of_forecasts(stack, forecasts, made=int(time.time())), stack.root, stack.lane))
 
 
+def report_import(file: Path | None, stack: "Stack", leg: "Leg | None", came_from: str) -> None:
+    """Write a report on an import if a file was named; `leg` is the upstream carried to its newest release, if it was."""
+    if file is not None:
+        from stack.reporting import collect, history  # noqa: PLC0415
+
+        legs = () if leg is None else (leg,)
+        report = collect.of_stack(stack, made=int(time.time()), legs=legs, title=f"Import of {came_from}")
+        _write(file, history.included(report, stack.root, stack.lane))
+
+
 def report_triage(file: Path | None, result: "Triage", base: str) -> None:
     """Write a report on a triage if a file was named; `base` is the user's name of the old base."""
     if file is not None:
@@ -61,4 +73,4 @@ def _write(file: Path, report: "Report") -> None:
     from stack.reporting import formats  # noqa: PLC0415
 
     formats.write(file, report)
-    click.echo(f"stack: wrote {file}", err=True)
+    tell(f"wrote {file}")

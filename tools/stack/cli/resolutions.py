@@ -12,6 +12,7 @@ from stack.base.text import counted
 from stack.carry import resolutions
 from stack.carry.resolutions import Resolution, shown
 from stack.cli.common import Options, json_option, print_json, print_table
+from stack.cli.sentences import say
 
 
 @click.group("resolutions")
@@ -73,7 +74,7 @@ def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json({"dropped": list(names)})
     else:
-        click.echo(f"dropped: {', '.join(names)}; `stack undo` takes it back")
+        say(f"dropped: {', '.join(names)}; `stack undo` takes it back")
 
 
 def _as_json(name: str, resolution: Resolution) -> dict[str, object]:

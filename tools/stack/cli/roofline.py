@@ -8,6 +8,7 @@ import click
 
 from stack.cli.common import json_option, print_json, print_table
 from stack.cli.completing import complete_recipes
+from stack.cli.sentences import fact, say
 from stack.deploy import recipes as known
 from stack.deploy.hardware import Profile
 from stack.serving import plot as drawing
@@ -85,7 +86,7 @@ def _print_components(drawn: Roofline) -> None:
     for batch in dict.fromkeys(point.batch for point in drawn.points):
         points = [point for point in drawn.points if point.batch == batch]
         together = "" if batch == 1 else f", {batch} requests at once"
-        click.echo(f"{drawn.recipe.name}: {drawn.model} on {_where(drawn.machine, drawn.layout.nodes)}{together}")
+        fact(f"{drawn.recipe.name}: {drawn.model} on {_where(drawn.machine, drawn.layout.nodes)}{together}")
         *weights, _ = points[0].components
         rows = [
             (part.name, part.form, *_cost(part.size, points[0]), *(f"{part.size / point.size:.1%}" for point in points))
@@ -108,37 +109,28 @@ def _where(machine: Profile, nodes: int) -> str:
 
 
 def _print_limits(rooflines: Sequence[Roofline]) -> None:
-    rows: list[tuple[str, ...]] = []
+    limits: list[tuple[str, ...]] = []
+    measured: list[tuple[str, ...]] = []
     for each in rooflines:
         for place, point in enumerate(each.points):
-            start = (each.recipe.name, str(point.context), str(point.batch), *_cost(point.size, point), f"{point.limit:.1f}")
-            measurements = [
-                (f"{each.decode:.1f}", f"{each.decode / point.limit:.0%}", _source(each))
-                for each in point.measured
-                if each.context is not None or place == 0
+            start = (each.recipe.name, str(point.context))
+            limits.append((*start, str(point.batch), *_cost(point.size, point), f"{point.limit:.1f}"))
+            speeds = [speed for speed in point.measured if speed.context is not None or place == 0]
+            measured += [
+                (*start, f"{speed.decode:.1f}", f"{speed.decode / point.limit:.0%}", _source(speed)) for speed in speeds
             ]
-            rows.append((*start, *(measurements[0] if measurements else ("", "", ""))))
-            rows += [("",) * len(start) + more for more in measurements[1:]]
-    print_table(
-        (
-            "recipe",
-            "context",
-            "requests",
-            "GB",
-            "ms",
-            "tok/s at most",
-            "measured",
-            "of that",
-            "by whom, with formats of their own unless it says these",
-        ),
-        rows,
-    )
+    print_table(("recipe", "context", "requests", "GB", "ms", "tok/s at most"), limits)
+    if measured:
+        click.echo()
+        print_table(("recipe", "context", "measured", "of that", "by whom"), measured)
+        say("Others measured with formats of their own, unless they say these.")
 
 
 def _print_steps(one: Roofline) -> None:
     batch = one.steps[0].points[0].batch
     together = "" if batch == 1 else f", {batch} requests at once"
-    click.echo(f"\n{one.recipe.name}, one change at a time{together}: tokens a second at most")
+    click.echo()
+    fact(f"{one.recipe.name}, one change at a time{together}: tokens a second at most")
     rows = [
         (
             f"{'' if place == 0 else '+ '}{step.title}",

@@ -16,9 +16,10 @@ import click
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli import starting
-from stack.cli.common import interpreter, json_option, one_line, print_json, progress
+from stack.cli.common import interpreter, json_option, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.seconds import Seconds
+from stack.cli.sentences import tell
 from stack.deploy import recipes, vllm_log
 from stack.deploy.vllm_log import Mismatch
 from stack.serving import demands, summary
@@ -85,9 +86,9 @@ def command(
     then runs as long as the server; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
 
     \b
-    stack serve gpt-oss-120b-spark --dry-run                    print the command, to be copied
-    stack serve gpt-oss-120b-spark --model models/gpt-oss-120b
-    stack serve cpu-mxfp4                                       a tiny model and this stack's own wheel: 5 GB of memory
+    stack serve gpt-oss-120b-spark --dry-run      print the command
+    stack serve gpt-oss-120b-spark --model DIR    serve your copy of the model
+    stack serve cpu-mxfp4                         a tiny model, in 5 GB of memory
     """
 
     if image is not None and python is not None:
@@ -147,7 +148,7 @@ def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStac
             held.close()
             click.echo("the server was stopped as requested", err=True)
             return 0
-        click.echo(f"stack: the server ended by itself with status {code}", err=True)
+        tell(f"the server ended by itself with status {code}")
         return 1
 
 
@@ -175,7 +176,7 @@ class _Out:
                 return
             except OSError as failed:
                 self._file, self._follows = None, True
-                click.echo(f"stack: the log cannot be written any more ({failed.strerror}): it goes on here", err=True)
+                tell(f"the log cannot be written any more ({failed.strerror}): it goes on here")
         if self._follows:
             sys.stderr.write(piece.decode("utf-8", "replace"))
             sys.stderr.flush()
@@ -225,7 +226,7 @@ def _say(up: Up, *, as_json: bool, serves: bool) -> None:
 def _say_mismatches(mismatches: Sequence[Mismatch]) -> None:
 
     for each in mismatches:
-        click.echo(f"stack: {one_line(summary.mismatch(each))}", err=True)
+        tell(summary.mismatch(each))
 
 
 def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
@@ -235,9 +236,9 @@ def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
     if not out.shown:
         for line in last:
             click.echo(line, err=True)
-    click.echo(f"stack: {one_line(first)}", err=True)
+    tell(first)
     for refusal in reading.refused:
-        click.echo(f"stack: {refusal.part} {refusal.name} was refused: {one_line(refusal.why)}", err=True)
+        tell(f"{refusal.part} {refusal.name} was refused: {refusal.why}")
     if as_json:
         nothing = {"serves": False, "url": None, "model": None, "seconds": None, "error": first}
         print_json({**nothing, **summary.as_json(reading, ())})
@@ -249,7 +250,7 @@ def _print_dry(process: Process, before: Sequence[Sequence[str]], *, as_json: bo
     line = summary.shell(process, os.environ)
     if as_json:
         words = {"before": [list(shown) for shown in before], "command": list(process.command)}
-        print_json({**words, "environment": summary.own(process, os.environ), "line": line})
+        print_json({**words, "environment": summary.own(process, os.environ), "line": line}, "serve-dry-run")
         return
     for shown in (*map(shlex.join, before), line):
         click.echo(shown)

@@ -10,7 +10,7 @@ from stack.carry.patch_facts import PatchFacts, body, facts, totals
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_patches
 from stack.cli.lane_options import lane_option
-from stack.cli.rendering import text
+from stack.cli.rendering import called, text
 from stack.model.patch import Author
 
 
@@ -62,7 +62,7 @@ def print_facts(known: PatchFacts, pin: str) -> None:
             ("needs", ", ".join(series.needs)),
             ("drop when", series.drop_when or ""),
             ("proofs", "\n".join(known.proofs) or "none: nothing shows that it works"),
-            ("resolved", "\n".join(f"stack resolutions show {key}" for key in known.resolutions)),
+            ("resolved", "\n".join(f"{called.name()} resolutions show {key}" for key in known.resolutions)),
         ]
     )
 

@@ -11,7 +11,7 @@ from stack.carry.overview import Item, Overview, overview
 from stack.cli import log
 from stack.cli.common import Options, json_option, print_table
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
-from stack.cli.rendering import settings, text
+from stack.cli.rendering import called, settings, text
 from stack.model import digest, lanes
 from stack.model.diff import counts
 from stack.model.patch import files
@@ -68,7 +68,7 @@ def _print(stack: Stack, known: Overview, *, whole: bool) -> None:
     if whole:
         text.echo(f"\nstack {digest.of(stack)}")
     if stack.lane is None and stack.pins.lanes:
-        _print_filled(f"lanes: {', '.join(stack.pins.lanes)} (stack lane list, --lane NAME, --all-lanes)", "\n")
+        _print_filled(f"lanes: {', '.join(stack.pins.lanes)} (`stack lane list`, --lane NAME, --all-lanes)", "\n")
 
 
 def _subject(stack: Stack, ref: PatchRef) -> str:
@@ -104,11 +104,11 @@ def _print_items(title: str, items: Sequence[Item], *, whole: bool) -> None:
         if len(item.details) > len(shown):
             text.echo(f"      and {len(item.details) - len(shown)} more: --all")
         if item.command:
-            text.echo(f"      {text.styled(item.command, 'cyan')}")
+            text.echo(f"      {text.styled(called.renamed(item.command), 'cyan')}")
 
 
 def _print_filled(sentence: str, first: str, rest: str = "    ") -> None:
-    for line in text.filled(text.one_line(sentence), rest, first):
+    for line in text.filled(text.one_line(called.renamed(sentence)), rest, first):
         text.echo(line)
 
 
@@ -120,12 +120,12 @@ def _print_since(known: Overview, lane: str | None, *, whole: bool) -> None:
         moves = ", ".join(log.move_words(move) for move in known.moved.pins if move.lane == lane)
         text.heading(f"Since {text.one_line(moves)}{_ago(known.moved.time)}")
         if not known.since:
-            text.echo("  no command has changed the stack: stack log")
+            _print_filled("no command has changed the stack: `stack log`", "  ")
     for switch in known.since if whole else known.since[:_DETAILS]:
         what = "; ".join(log.sentences(switch, most=1))
         _print_filled(f"{switch.title}{f': {what}' if what else ''}", "  - ")
     if not whole and len(known.since) > _DETAILS:
-        text.echo(f"  and {len(known.since) - _DETAILS} more: stack log")
+        _print_filled(f"and {len(known.since) - _DETAILS} more: `stack log`", "  ")
 
 
 def _ago(moment: int | None) -> str:

@@ -22,7 +22,7 @@ from stack.cli.common import (
 from stack.cli.rendering import patches as patches_
 from stack.cli.rendering import text
 from stack.cli.reports import report_option, report_triage
-from stack.cli.sentences import say
+from stack.cli.sentences import say, tell
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -84,9 +84,7 @@ def command(
         triage.write(output, result)
     report_triage(report, result, base)
     if result.back:
-        click.echo(
-            f"stack: {onto} is older than {base}: the patches are carried back (or are --base and --onto swapped?)", err=True
-        )
+        tell(f"{onto} is older than {base}: the patches are carried back (or are --base and --onto swapped?)")
     if as_json:
         print_json(_as_json(result))
     else:

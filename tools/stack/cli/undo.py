@@ -5,6 +5,7 @@ import click
 
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table
+from stack.cli.sentences import say
 from stack.model import switch
 
 
@@ -37,7 +38,8 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
                     "switches": [
                         {"number": record.number, "title": record.title, "paths": list(record.changes)} for record in records
                     ]
-                }
+                },
+                "undo-list",
             )
         else:
             print_table(
@@ -49,4 +51,4 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
     if as_json:
         print_json({"undone": undone.title, "paths": list(undone.changes)})
     else:
-        click.echo(f"undone: {undone.title} ({counted(len(undone.changes), 'file')})")
+        say(f"undone: {undone.title} ({counted(len(undone.changes), 'file')})")

@@ -6,24 +6,25 @@ import re
 import click
 
 from stack.base.did_you_mean import similar, suggestion
+from stack.base.errors import StackError
 
 _COMMAND = re.compile(r"^No such command '(.*?)'", re.DOTALL)
 _OPTION = re.compile(r"^No such option:? '?(-[^\s']*)", re.DOTALL)
 
 
-def sentence(error: click.ClickException) -> str:
-    """Return one line for an error of wrong usage."""
+def worded(error: click.ClickException) -> StackError:
+    """Word an error of wrong usage as what is wrong and what to do."""
     message = " ".join(error.format_message().split()).rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
-        return message
+        return StackError(message)
     see = f"see `{context.command_path} --help`"
     for kind, form, known in (("command", _COMMAND, _commands(context)), ("option", _OPTION, _options(context))):
         match = form.match(message)
         if match is not None:
             near = similar(match[1], known)
-            return f"unknown {kind} {match[1]!r}: {suggestion(near) if near else see}"
-    return f"{message}: {see}"
+            return StackError(f"unknown {kind} {match[1]!r}", suggestion(near) if near else see)
+    return StackError(message, see)
 
 
 def _commands(context: click.Context) -> list[str]:

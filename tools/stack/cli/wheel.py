@@ -66,6 +66,8 @@ def _print(report: Report) -> None:
         _say("it does not describe a stack: it was not made by `stack build wheels`")
     else:
         _say(f"stack   {description.get('digest')}")
+        if description.get("lane") is not None:
+            _say(f"lane    {description.get('lane')}")
         base = description.get("base", {})
         _say(f"made    by {description.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
         for name, pin in description.get("pins", {}).items():

@@ -22,11 +22,11 @@ _LONGEST = 2**14
 _FRONT = 400
 """Number of first characters in which a line's record must begin: container engines put a prefix before it."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PROCESS = re.compile(r"\(([\w.-]+) pid=(\d+)\) ?")
-# logger.py; at DEBUG level it writes a path instead of a file name, and old versions write no process.
+_PROCESS = re.compile(r"\(([\w.-]+)(?: rank=\d+)? pid=(\d+)(?:, ip=[^)]{1,60})?\) ?")
+# logger.py; at DEBUG level it writes a path instead of a file name. Old versions write no process, and no bracket before the place.
 _RECORD = re.compile(
-    r"(?:\((?P<process>[\w.-]+) pid=\d+\) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
-    r"(?P<at>\d\d-\d\d \d\d:\d\d:\d\d) \[(?P<place>[^\]\s]{1,200})\] ?"
+    r"(?:\((?P<process>[\w.-]+)(?: rank=\d+)? pid=\d+(?:, ip=[^)]{1,60})?\) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"(?P<at>\d\d-\d\d \d\d:\d\d:\d\d) \[?(?P<place>[^\[\]\s]{1,200})\] ?"
 )
 _CONTAINER = re.compile(r"[\w.-]+ +\| ?")
 """Prefix of `docker compose logs`."""
@@ -534,6 +534,14 @@ _PATTERNS: tuple[tuple[str, "re.Pattern[str]", _Action], ...] = tuple(
         ("data type to store kv cache", rf"Using {_KV} data type to store kv cache", _keeps("kv")),
         ("Available KV cache memory", rf"Available KV cache memory: ({_NUMBER}) GiB", _keeps("gib")),
         ("for KV cache on node", rf"\(({_NUMBER})/{_NUMBER}\) GiB for KV cache on node", _keeps("gib")),
+        ("vLLM API server version", r"vLLM API server version (\S+)", _keeps("version")),  # until 0.11
+        # Two lines until 0.25.
+        ("KV cache size:", rf"KV cache size: ({_COUNT}) tokens", _keeps("tokens")),
+        (
+            "Maximum concurrency for",
+            rf"^Maximum concurrency for ({_COUNT}) tokens per request: ({_NUMBER})x",
+            _keeps("longest", "concurrency"),
+        ),
         (
             "KV cache size:",
             rf"KV cache size: ({_COUNT}) tokens, Maximum concurrency for ({_COUNT}) tokens per request: ({_NUMBER})x",

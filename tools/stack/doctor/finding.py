@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+KEPT = "\0"
+"""Begins the new text of an edit that adds to the old one."""
 
 
 class Severity(StrEnum):
@@ -19,13 +21,34 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of a file that mends a finding: a flag or variable `old` becomes `new`; an empty `new` takes it out.
+
+    An empty `old` takes the whole line out; a `new` that begins with `KEPT` is added behind `old`.
+    """
+
+    line: int
+    old: str
+    new: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """A check's result: one sentence, the fix (empty if none is needed), and the line that it is about."""
+    """A check's result: one sentence, the fix (empty if none is needed), and the line that it is about.
+
+    `rule`: the id of the rule behind it; `sure`: how sure that rule is; `because`: the lines that speak for it; `evidence`: public
+    reports; `edits`: what mends it in the file.
+    """
 
     severity: Severity
     what: str
     fix: str = ""
     line: int | None = None
+    rule: str = ""
+    sure: str = ""
+    because: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +86,14 @@ def run(checks: Iterable[Check[T]], subject: T, where: str) -> Iterator[Finding]
         yield from (Finding(check.name, where, result) for result in results)
 
 
-def wrong(what: str, fix: str, line: int | None = None) -> Found:
+def wrong(what: str, fix: str, line: int | None = None, edits: tuple[Edit, ...] = ()) -> Found:
     """Report a fault: it does not work, or not as it should."""
-    return Found(Severity.WRONG, what, fix, line)
+    return Found(Severity.WRONG, what, fix, line, edits=edits)
 
 
-def note(what: str, fix: str = "", line: int | None = None) -> Found:
+def note(what: str, fix: str = "", line: int | None = None, edits: tuple[Edit, ...] = ()) -> Found:
     """Report a surprise: it works, but a user should know."""
-    return Found(Severity.NOTE, what, fix, line)
+    return Found(Severity.NOTE, what, fix, line, edits=edits)
 
 
 def fine(what: str, line: int | None = None) -> Found:

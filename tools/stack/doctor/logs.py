@@ -1,70 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a server's log: what runs, and what went wrong."""
 
-import functools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.deploy import removed_settings, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import PARTS, Line, Named, Reading
+from stack.doctor import throughput
+from stack.doctor.diagnosis import findings, order, report
+from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
+from stack.doctor.diagnosis.findings import KERNEL
+from stack.doctor.diagnosis.findings import short as _short
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
-from stack.model import document
+from stack.doctor.knowledge import load, match
+from stack.doctor.knowledge.match import Server
+from stack.doctor.knowledge.rule import Rule
 
-ERRORS = Path(__file__).with_name("errors.toml")
 _LARGEST = 512 * 2**20
-_LONGEST = 2000
-"""Characters of a line that are searched for errors."""
+_AROUND = 600.0
+"""Seconds before the start and after the end of a log within which the kernel's messages are about it."""
 _NEVER = re.compile(r"TRTLLM|DEEP_?GEMM", re.IGNORECASE)
 _WHY = {"TRTLLM": "TRTLLM's kernels are built for SM100 and SM103 only", "DEEP": "DeepGEMM is for SM90 and SM100 only"}
 _FOREIGN = "does not support current device"
 _SHOWN = 5
 _NOT_SAID = "not said"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A known error. `pattern` matches one line; `source`: the program that writes that line."""
-
-    name: str
-    pattern: re.Pattern[str]
-    cause: str
-    fix: str
-    source: str
+_OTHERS = (
+    ("SGLang", "server_args=ServerArgs("),
+    ("TensorRT-LLM", "[TensorRT-LLM] TensorRT"),
+    ("llama.cpp", "llama_model_loader:"),
+)
+_GPT_OSS = re.compile(r"gpt-?oss", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSubject:
-    """A log: its facts, its lines with known errors, the recipe of the server, and the pinned version of vLLM.
-
-    Each error is listed once, with its first line.
-    """
+    """A log: its facts, its lines, what went wrong, the recipe of the server, and the pinned version of vLLM."""
 
     reading: Reading
-    errors: tuple[tuple[Known, Line], ...]
+    lines: tuple[Line, ...]
+    server: Server
+    diagnosis: Diagnosis
     recipe: Recipe | None = None
     pinned: str | None = None
 
+    @property
+    def errors(self) -> tuple[tuple[Rule, Line], ...]:
+        """The rules of failures that fit, the root cause first, each with its line."""
+        found = self.diagnosis
+        known = (found.root, *found.others, *found.along, *found.later, *found.hints)
+        return tuple((hit.rule, hit.line) for hit in known if hit is not None)
 
-@functools.cache
-def known() -> tuple[Known, ...]:
-    """Load the known errors."""
-    table = document.load(ERRORS)
-    errors = []
-    for entry in table.tables("error"):
-        texts = (entry.text(name) for name in ("name", "pattern", "cause", "fix", "source"))
-        name, pattern, cause, fix, source = texts
-        errors.append(Known(name, re.compile(pattern), cause, fix, source))
-        entry.finish()
-    table.finish()
-    return tuple(errors)
+    @property
+    def report(self) -> str | None:
+        """A block for an issue report about what no rule knows; None if all is known."""
+        error = self.diagnosis.unknown
+        return report.block(error, self.lines, self.server) if error is not None else None
 
 
-def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) -> LogSubject:
-    """Read a log from its file.
+def known() -> tuple[Rule, ...]:
+    """Return the package's rules about lines of logs."""
+    return tuple(rule for rule in load.builtin() if rule.kind == "log")
+
+
+def text_of(file: Path) -> str:
+    """Read a log's text.
 
     Raises:
         StackError: it cannot be read, or is too large.
@@ -78,42 +81,94 @@ def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) ->
         raise StackError(f"{file} cannot be read ({failed.strerror})", "name the log of a server") from failed
     if len(data) > _LARGEST:
         raise StackError(f"{file} is larger than {_LARGEST // 2**20} MiB", "name the part of it from the server's start on")
-    return of(data.decode("utf-8", "replace"), recipe, pinned)
+    return data.decode("utf-8", "replace")
 
 
-def of(text: str, recipe: Recipe | None = None, pinned: str | None = None) -> LogSubject:
-    """Read a log from its text."""
-    found: dict[str, tuple[Known, Line]] = {}
-    for line in vllm_log.lines(text):
-        # INFO and DEBUG lines are not errors, even if they contain one, for example the reason why a backend was not chosen.
-        error = _known(line.text[:_LONGEST]) if line.level not in ("DEBUG", "INFO") else None
-        if error is not None:
-            found.setdefault(error.name, (error, line))
-    return LogSubject(vllm_log.read(text), tuple(found.values()), recipe, pinned)
+def read(
+    file: Path,
+    recipe: Recipe | None = None,
+    pinned: str | None = None,
+    rules: Iterable[Rule] | None = None,
+    kernel: str = "",
+    hardware: frozenset[str] | None = None,
+) -> LogSubject:
+    """Read a log from its file.
+
+    Raises:
+        StackError: it cannot be read, or is too large.
+
+    """
+    return of(text_of(file), recipe, pinned, rules, kernel, hardware)
 
 
-@functools.cache
-def _any() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{error.pattern.pattern})" for error in known()))
+def of(
+    text: str,
+    recipe: Recipe | None = None,
+    pinned: str | None = None,
+    rules: Iterable[Rule] | None = None,
+    kernel: str = "",
+    hardware: frozenset[str] | None = None,
+) -> LogSubject:
+    """Read a log from its text; `kernel`: the kernel's log of the same machine."""
+    lines = [*vllm_log.lines(text)]
+    reading = vllm_log.read(text)
+    lines += _kernel(kernel, lines)
+    about = match.server(lines, reading, hardware)
+    return LogSubject(
+        reading, tuple(lines), about, diagnose([*(known() if rules is None else rules)], lines, about), recipe, pinned
+    )
 
 
-def _known(text: str) -> Known | None:
-    if not _any().search(text):
-        return None
-    return next(error for error in known() if error.pattern.search(text))
+def _kernel(text: str, lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of a kernel's log that are of the time of a server's log; those without a time count."""
+    stamps = [at for at in order.times(lines).values() if at]
+    found = [replace(line, number=line.number + KERNEL) for line in vllm_log.lines(text)]
+    at = order.times(found)
+    for line in found:
+        when = at[line.number]
+        if not stamps or not when or min(stamps) - _AROUND <= when <= max(stamps) + _AROUND:
+            yield line
 
 
 def _errors(subject: LogSubject) -> Iterator[Found]:
-    for known_error, line in subject.errors:
-        yield wrong(f"{_short(line.text)}: {known_error.cause}", known_error.fix, line.number)
-    error = subject.reading.error
-    if error is not None and all(line.number > error.number for _, line in subject.errors):
-        yield wrong(f"the first error: {_short(error.text)}", "read on from there", error.number)
+    yield from findings.findings(subject.diagnosis, ready=subject.reading.ready)
 
 
 def look(subject: LogSubject, where: str) -> Iterator[Finding]:
     """Run the checks on a log; without a start of vLLM in it, only those for the start and for errors."""
     return run(CHECKS if _is_vllm(subject.reading) else CHECKS[:2], subject, where)
+
+
+def places(found: Iterable[Finding], kernel: str) -> Iterator[Finding]:
+    """Give the findings about lines of the kernel's log their place in that file."""
+    for finding in found:
+        line = finding.found.line
+        if line is not None and line > KERNEL:
+            yield replace(finding, where=kernel, found=replace(finding.found, line=line - KERNEL))
+        else:
+            yield finding
+
+
+def failed_first(read: Sequence[tuple[str, LogSubject]]) -> Finding | None:
+    """Of several logs of one server with several ranks, say whose process failed first; None if the times do not tell."""
+    failures = []
+    for where, subject in read:
+        root = subject.diagnosis.root or (subject.diagnosis.follows and subject) or subject.diagnosis.unknown
+        if subject.server.ranks < 2 or not root:
+            continue
+        at = order.times(subject.lines)
+        lines = [line.number for _, line in subject.errors] or [line.number for line in subject.diagnosis.follows]
+        if subject.diagnosis.unknown is not None:
+            lines.append(subject.diagnosis.unknown.line.number)
+        stamps = [at[line] for line in lines if at.get(line)]
+        if stamps:
+            failures.append((min(stamps), where))
+    failures.sort()
+    if len(failures) < 2 or failures[0][0] == failures[1][0]:
+        return None
+    earlier = failures[1][0] - failures[0][0]
+    what = f"of these logs it failed first, {earlier:.0f} s before the next: what the others say may follow from it"
+    return Finding("errors", failures[0][1], note(what))
 
 
 def _is_vllm(reading: Reading) -> bool:
@@ -123,7 +178,7 @@ def _is_vllm(reading: Reading) -> bool:
 def _started(subject: LogSubject) -> Iterator[Found]:
     reading = subject.reading
     if not _is_vllm(reading):
-        yield unknown("it contains no start of vLLM", "name a log with the server's output from its start on")
+        yield from _foreign(subject)
         return
     if reading.starts > 1:
         yield note(f"it has {reading.starts} starts: the findings are about the last one")
@@ -143,14 +198,25 @@ def _started(subject: LogSubject) -> Iterator[Found]:
         yield wrong(f"the server did not start; it was {reading.stage or 'starting'}", "see its errors", reading.error.number)
 
 
+def _foreign(subject: LogSubject) -> Iterator[Found]:
+    """Say what a log is that has no start of vLLM."""
+    other = next((name for line in subject.lines for name, words in _OTHERS if words in line.text), None)
+    if other is not None:
+        yield unknown(f"it is a log of {other}: only errors that are known are looked for")
+    elif subject.lines and sum(map(match.is_kernel, subject.lines)) * 2 > len(subject.lines):
+        yield fine("it is a log of the kernel")
+    else:
+        yield unknown("it contains no start of vLLM", "name a log with the server's output from its start on")
+
+
 def _version(subject: LogSubject) -> Iterator[Found]:
     version = subject.reading.version
     if version is None or subject.pinned is None:
         return
     if version.partition("+")[0] != subject.pinned:
-        yield wrong(
+        yield note(
             f"it is of vLLM {version}, the stack stands on {subject.pinned}",
-            "stack build wheels vllm, and install what it builds",
+            "if it should be this stack's: stack build wheels vllm, and install what it builds",
         )
     elif "+" not in version:
         yield note(
@@ -219,8 +285,11 @@ def _graphs(subject: LogSubject) -> Iterator[Found]:
         return  # CPUs have no CUDA graphs
     if graphs.on is False:
         eager = graphs.why is not None and "eager" in graphs.why
+        slow = (
+            ": 26 tok/s in place of 59 on a Spark" if _GPT_OSS.search(subject.reading.model or "") else ": each token is slower"
+        )
         yield wrong(
-            f"CUDA graphs are off ({graphs.why or 'the log does not say why'}): 26 tok/s in place of 59 on a Spark",
+            f"CUDA graphs are off ({graphs.why or 'the log does not say why'}){slow}",
             "take --enforce-eager out" if eager else "take out what turns them off",
             graphs.line,
         )
@@ -264,9 +333,14 @@ def _variables(subject: LogSubject) -> Iterator[Found]:
         yield wrong(f"{variable.name} is set, but vLLM does not read it", fix, variable.line)
 
 
-def _short(text: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split())).rstrip(":")
-    return plain if len(plain) <= 160 else f"{plain[:157]}…"
+def _slow(subject: LogSubject) -> Iterator[Found]:
+    if (found := throughput.slow(subject.lines)) is not None:
+        yield note(
+            f"one request gets {found.rate:g} tokens a second over {found.count} lines: the machine swaps, is shared, or the log is of "
+            "its last moments",
+            "free -h and the kernel's log (stack doctor --dmesg FILE) tell whether memory is short or the process was killed",
+            found.line,
+        )
 
 
 CHECKS: tuple[Check[LogSubject], ...] = (
@@ -280,5 +354,6 @@ CHECKS: tuple[Check[LogSubject], ...] = (
     Check("graphs", "CPUs have no CUDA graphs", _graphs),
     Check("kv-cache", "there is a KV cache", _cache),
     Check("fallbacks", "what was asked for is used", _fallbacks),
+    Check("throughput", "no request is unusually slow, or the log does not say", _slow),
     Check("unknown-variables", "vLLM knows all variables", _variables),
 )

@@ -4,11 +4,14 @@
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stack.deploy import removed_settings
+from stack.deploy import hardware, older_settings
+from stack.deploy.older_settings import Replacement
 from stack.doctor import rules
-from stack.doctor.finding import Check, Finding, Found, Severity, note, run, unknown, wrong
+from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
+from stack.doctor.knowledge import load, settings
+from stack.doctor.knowledge.rule import Origin, Rule, of_capability
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
 from stack.model.pins import FILE
@@ -29,7 +32,8 @@ _HIGH = 0.85
 class ScriptSubject:
     """A script, its names that the pinned sources do not know (None without sources), and the machine that it is for, if known.
 
-    `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched.
+    `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched. `rules`: those about scripts count. `values`:
+    flags with a value that the pinned sources do not know.
     """
 
     script: Script
@@ -37,6 +41,23 @@ class ScriptSubject:
     target: Target | None = None
     flashinfer: str | None = None
     pinned: frozenset[str] = field(default_factory=lambda: frozenset(owner.upstream for owner in projects.owners()))
+    rules: tuple[Rule, ...] = field(default_factory=load.builtin)
+    values: Mapping[tuple[str, str], Unknown] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Target | None:
+        """The machine that the script is for: the one that is named, else a DGX Spark if the script names what only that has."""
+        if self.target is not None or not self.script.is_spark:
+            return self.target
+        profile = hardware.load("spark")
+        return Target(profile.title, profile.capability, int(profile.memory * 10**9), profile.unified)
+
+    @property
+    def hardware(self) -> frozenset[str] | None:
+        """Names of the machine's hardware, for rules; several ranks on one node mean a machine with GPUs of their own."""
+        if self.machine is not None:
+            return of_capability(self.machine.capability, unified=self.machine.unified)
+        return frozenset({"discrete"}) if any(map(_has_several_gpus, self.script.serves)) else None
 
 
 def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -49,14 +70,43 @@ def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def look(subject: ScriptSubject) -> Iterator[Finding]:
     """Run the checks on a script. If nothing in it was recognized, leave out the checks that found nothing."""
-    known = subject.script.serves or subject.script.settings
+    known = subject.script.serves or (subject.script.settings and not subject.script.others)
     found = run(CHECKS, subject, subject.script.path)
     return (finding for finding in found if known or finding.severity is not Severity.FINE)
 
 
 def _serves(subject: ScriptSubject) -> Iterator[Found]:
-    if not subject.script.serves and not subject.script.settings:
+    for server, line in subject.script.others:
+        yield unknown(f"it serves with {server}, which is not judged here", line=line)
+    if not subject.script.serves and not subject.script.others and not _is_environment(subject.script):
         yield unknown("no `vllm serve` was found in it", "name the file that starts the server")
+
+
+def _is_environment(script: Script) -> bool:
+    """Tell whether a file only sets variables, or builds an image: then another file starts the server."""
+    only_sets = all(
+        all("=" in word.text or word.text in ("export", "set", "-a") for word in command) for command in script.commands
+    )
+    return bool(script.settings) and (only_sets or bool(re.search(r"(Dockerfile|Containerfile|\.env)", script.path)))
+
+
+def values(script: Script) -> tuple[tuple[str, str], ...]:
+    """List the flags of `vllm serve` with a value, in a script."""
+    given = [(settings.flag_names(flag), flag.value) for serve in script.serves for flag in serve.flags]
+    return tuple(dict.fromkeys((name, value) for name, value in given if value and not value.startswith("$")))
+
+
+def _has_several_gpus(serve: Serve) -> bool:
+    """Tell whether a command uses several GPUs of one machine."""
+    ranks = [
+        flag.value for flag in serve.flags if settings.flag_names(flag) in ("--tensor-parallel-size", "--data-parallel-size")
+    ]
+    ray = serve.flag("--distributed-executor-backend")
+    return (
+        any(value is not None and value.isdigit() and int(value) > 1 for value in ranks)
+        and not settings.several_nodes(serve)
+        and (ray is None or ray.value != "ray")
+    )
 
 
 def _variables(subject: ScriptSubject) -> Iterator[Found]:
@@ -64,11 +114,18 @@ def _variables(subject: ScriptSubject) -> Iterator[Found]:
     for setting in subject.script.settings:
         if setting.name not in wanted or not setting.exported:
             continue
-        if gone_by := removed_settings.find(setting.name):
-            yield wrong(f"{setting.name} is read by nothing: {gone_by.when}", f"take it out; {gone_by.instead}", setting.line)
+        if gone := older_settings.find(setting.name, setting.value):
+            edits = _instead(subject, setting.name, setting.line, gone)
+            yield wrong(
+                f"{setting.name} is read by nothing: {gone.when}",
+                f"take it out{_successor(subject, gone)}",
+                setting.line,
+                edits,
+            )
         elif subject.unknown is not None and (lost := subject.unknown.get(setting.name)):
             fix = f"write {lost.near}, or take it out" if lost.near else "take it out"
-            yield wrong(f"{setting.name} is read by nothing at the pins: {_hint(lost)}", fix, setting.line)
+            edits = (Edit(setting.line, setting.name, f"{lost.near}={setting.value}" if lost.near else ""),)
+            yield wrong(f"{setting.name} is read by nothing at the pins: {_hint(lost)}", fix, setting.line, edits)
     if subject.unknown is None and wanted:
         yield unknown("whether anything reads its variables: the pinned sources cannot be had", "stack fetch")
     lacking = {
@@ -83,15 +140,68 @@ def _variables(subject: ScriptSubject) -> Iterator[Found]:
 def _flags(subject: ScriptSubject) -> Iterator[Found]:
     flags = [flag for serve in subject.script.serves for flag in serve.flags]
     for flag in flags:
-        if gone_by := removed_settings.find(flag.name):
-            yield wrong(f"{flag.name}: `vllm serve` does not start with it, {gone_by.when}", gone_by.instead, flag.line)
+        pair = (settings.flag_names(flag), flag.value or "")
+        if gone := older_settings.find(flag.name, flag.value):
+            edits = _instead(subject, flag.name, flag.line, gone)
+            successor = _successor(subject, gone)
+            fix = successor.removeprefix("; ") if gone.by and not _is_given(subject, gone) else f"take it out{successor}"
+            yield wrong(f"{flag.name}: `vllm serve` does not start with it, {gone.when}", fix, flag.line, edits)
         elif subject.unknown is not None and (lost := subject.unknown.get(flag.name)):
             fix = f"write {lost.near}, or take it out" if lost.near else "take it out"
-            yield wrong(f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line)
+            edits = (Edit(flag.line, flag.name, f"{lost.near} {flag.value or ''}".strip() if lost.near else ""),)
+            yield wrong(
+                f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line, edits
+            )
+        elif odd := subject.values.get(pair):
+            fix = f"{flag.name} {odd.near}" if odd.near else "take a value that it lists, or leave the flag out"
+            yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:
         yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", "stack fetch")
     if flags and "vllm" not in subject.pinned:
         yield unknown("whether `vllm serve` has its flags: vllm is not pinned", f"pin vllm in {FILE}")
+
+
+def _successor(subject: ScriptSubject, gone: Replacement) -> str:
+    """Return the advice about what replaces a setting: of its alternatives, those that run on the machine, if none is given yet."""
+    if _is_given(subject, gone):
+        return f"; {gone.by[0].partition('=')[0]} is given already"
+    runs = _that_run(subject, gone)
+    return f"; {gone.advice}" if runs == gone.by else f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+
+
+def _that_run(subject: ScriptSubject, gone: Replacement) -> tuple[str, ...]:
+    """Return the replacements that run on the machine; without a known machine, all of them."""
+    hardware = subject.hardware
+    if hardware is None or "sm12x" not in hardware or not any("trtllm" in each for each in gone.by):
+        return gone.by
+    return tuple(each for each in gone.by if "trtllm" not in each) or ("--moe-backend=marlin",)
+
+
+def _instead(subject: ScriptSubject, name: str, line: int, gone: Replacement) -> tuple[Edit, ...]:
+    """Return the edit that takes a setting out, with the flag in its place that does the same, if a command has room for one."""
+    by = next(iter(_that_run(subject, gone)), "")
+    if name.startswith("-"):
+        new = by.replace("=", " ", 1)
+        if new and "=" not in by:
+            value = next((flag.value for flag in _every_flag(subject) if flag.name == name and flag.line == line), None)
+            new = f"{new} {value or ''}".strip()
+        return (Edit(line, name, "" if _is_given(subject, gone) else new),)
+    edits = [Edit(line, name)]
+    if by and len(subject.script.serves) == 1 and not _is_given(subject, gone):
+        edits += _appended(subject.script.serves[0], by.replace("=", " ", 1))
+    return tuple(edits)
+
+
+def _is_given(subject: ScriptSubject, gone: Replacement) -> bool:
+    """Tell whether a replacement's flag is given already."""
+    names = {argument.partition("=")[0] for argument in gone.by}
+    return any(settings.flag_names(flag) in names for flag in _every_flag(subject))
+
+
+def _appended(serve: Serve, text: str) -> tuple[Edit, ...]:
+    """Return the edit that adds a flag behind the last one of a command."""
+    last = serve.flags[-1] if serve.flags else None
+    return (Edit(last.line, last.name, f"{KEPT} {text}"),) if last is not None else ()
 
 
 def _hint(lost: Unknown) -> str:
@@ -101,15 +211,15 @@ def _hint(lost: Unknown) -> str:
 def _eager(subject: ScriptSubject) -> Iterator[Found]:
     if any(setting.name.startswith("VLLM_CPU_") for setting in subject.script.settings):
         return  # CPUs have no CUDA graphs
+    is_harmony = any(_is_gpt_oss(serve) for serve in subject.script.serves)
+    cost = "26 tok/s in place of 59 with gpt-oss-120b on a Spark" if is_harmony else "each token takes longer"
     for flag in _every_flag(subject):
         if flag.name in ("--enforce-eager", "-enforce-eager") and (flag.value or "").lower() != "false":
-            yield wrong(
-                "--enforce-eager turns CUDA graphs and torch.compile off: 26 tok/s in place of 59 on a Spark",
-                "take it out",
-                flag.line,
-            )
+            what = f"--enforce-eager turns CUDA graphs and torch.compile off: {cost}"
+            yield wrong(what, "take it out", flag.line, (Edit(flag.line, flag.name),))
         elif flag.name == "-O0" or (flag.name in ("-O", "--optimization-level") and flag.value == "0"):
-            yield wrong("optimization level 0 turns CUDA graphs and torch.compile off", "take it out", flag.line)
+            what = "optimization level 0 turns CUDA graphs and torch.compile off"
+            yield wrong(what, "take it out", flag.line, (Edit(flag.line, flag.name),))
         elif _NO_GRAPHS.search(f"{flag.name}={flag.value}"):
             yield wrong(f"{flag.name} turns CUDA graphs off", "take cudagraph_mode out of it", flag.line)
 
@@ -124,20 +234,31 @@ def _parser(subject: ScriptSubject) -> Iterator[Found]:
         flag = serve.flag("--reasoning-parser")
         if flag is None or flag.value is None or serve.model is None:
             continue
-        is_harmony = re.search(r"gpt-?oss", serve.model, re.IGNORECASE) is not None
+        is_harmony = _is_gpt_oss(serve)
         if is_harmony and flag.value != _HARMONY:
             yield wrong(
                 f"--reasoning-parser {flag.value} is not gpt-oss's: all of an answer goes to `reasoning`, `content` stays null, or vLLM "
                 "refuses (harmony requires its own)",
                 f"--reasoning-parser {_HARMONY}, or none: vLLM chooses it for gpt-oss",
                 flag.line,
+                (Edit(flag.line, flag.name, f"--reasoning-parser {_HARMONY}"),),
             )
-        elif not is_harmony and flag.value == _HARMONY:
+        elif (
+            not is_harmony
+            and flag.value == _HARMONY
+            and "/" in serve.model
+            and not serve.model.startswith(("/", "$", ".", "~"))
+        ):
             yield wrong(
                 f"--reasoning-parser {_HARMONY} reads harmony, which {serve.model} does not write: every answer is an error",
                 "take it out, or name the parser of that model",
                 flag.line,
             )
+
+
+def _is_gpt_oss(serve: Serve) -> bool:
+    names = [serve.model, *(flag.value for flag in serve.flags if flag.name == "--served-model-name")]
+    return any(name is not None and re.search(r"gpt-?oss", name, re.IGNORECASE) for name in names)
 
 
 def _deleted(subject: ScriptSubject) -> Iterator[Found]:
@@ -153,6 +274,7 @@ def _deleted(subject: ScriptSubject) -> Iterator[Found]:
                 f"{found.text} is deleted at each start: kernels are compiled for 30 to 60 minutes, and torch.compile starts over",
                 "take it out; where a kernel was patched, `stack doctor` names the modules that changed",
                 found.line,
+                (Edit(found.line, ""),),
             )
 
 
@@ -167,12 +289,54 @@ def _kept(subject: ScriptSubject) -> Iterator[Found]:
             )
 
 
+def _shared(subject: ScriptSubject) -> Iterator[Found]:
+    unified = subject.machine is not None and subject.machine.unified
+    for serve in subject.script.serves:
+        container = serve.container
+        if container is None or not container.is_started or container.shared:
+            continue
+        several = _has_several_gpus(serve) or settings.several_nodes(serve)
+        if several or unified:
+            why = "several ranks exchange data there" if several else "NVIDIA's own lines for a DGX Spark share the host's"
+            yield note(
+                f"the container has 64 MB of /dev/shm: {why}",
+                "docker run --ipc=host, or --shm-size=16g (compose: ipc: host; Kubernetes: an emptyDir with medium Memory)",
+                container.line,
+            )
+
+
+def _rules(subject: ScriptSubject) -> Iterator[Found]:
+    for fit in settings.fits(subject.rules, subject.script, subject.hardware):
+        rule = fit.rule
+        own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
+        name = f"{fit.given.name}: " if fit.given is not None and fit.given.name not in rule.title else ""
+        what = f"{name}{rule.title}; {rule.means}{own}"
+        edits = _mended(fit)
+        yield Found(rule.severity, what, rule.fix, fit.line, rule.id, str(rule.sure), (), rule.evidence, edits)
+
+
+def _mended(fit: settings.Fit) -> tuple[Edit, ...]:
+    """Return the edits that a rule names."""
+    wanted = fit.rule.settings
+    edits: list[Edit] = []
+    for text in wanted.replace if wanted is not None else ():
+        name = text.partition(" ")[0].partition("=")[0]
+        edits += [Edit(flag.line, flag.name, text) for flag in fit.serve.flags if settings.flag_names(flag) == name]
+    for name in wanted.remove if wanted is not None else ():
+        edits += [Edit(flag.line, flag.name) for flag in fit.serve.flags if settings.flag_names(flag) == name]
+        if fit.given is not None and fit.given.name == name and not name.startswith("-"):
+            edits.append(Edit(fit.line, name))
+    for text in wanted.append if wanted is not None else ():
+        edits += _appended(fit.serve, text)
+    return tuple(edits)
+
+
 def _holds_cache(mounted: str) -> bool:
     return re.search(r"/\.cache/?$|^/(root|home/\w+)/?$|flashinfer|^/$", mounted.rstrip("/") or "/") is not None
 
 
 def _memory(subject: ScriptSubject) -> Iterator[Found]:
-    target = subject.target
+    target = subject.machine
     for serve in subject.script.serves:
         flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
         if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or (flag is None and not serve.is_whole):
@@ -183,8 +347,11 @@ def _memory(subject: ScriptSubject) -> Iterator[Found]:
             assert flag is not None
             yield unknown(f"--gpu-memory-utilization {flag.value}: what it will be", "write the number there")
         elif target is not None and target.unified:
-            yield from rules.utilization(share, target.memory, target.available, line)
-        elif target is None and flag is not None and share > _HIGH:
+            for found in rules.utilization(share, target.memory, target.available, line):
+                value = found.fix.removeprefix("--gpu-memory-utilization ")
+                mends = flag is not None and value != found.fix
+                yield replace(found, edits=(Edit(line, flag.name, f"{flag.name} {value}"),)) if mends and flag else found
+        elif target is None and flag is not None and share > _HIGH and not _has_several_gpus(serve):
             yield note(
                 f"--gpu-memory-utilization {share:g} is too high where CPU and GPU share the memory, as on a DGX Spark",
                 "say for which machine it is with --recipe, or write 0.7 there",
@@ -222,6 +389,8 @@ def _exposed(subject: ScriptSubject) -> Iterator[Found]:
                 key.line,
             )
         line = _open_line(serve)
+        host = serve.flag("--host")
+        edits = (Edit(host.line, "--host", "--host 127.0.0.1"),) if host is not None and host.line == line else ()
         if line is not None and not has_key and key is None and subject.script.sources:
             yield unknown(
                 f"whether a key is wanted of everyone on the network: VLLM_API_KEY may stand in {subject.script.sources[0]}",
@@ -233,13 +402,14 @@ def _exposed(subject: ScriptSubject) -> Iterator[Found]:
                 "everyone on the network can ask the server: it listens on all interfaces and wants no key",
                 "--host 127.0.0.1 (in a container: publish 127.0.0.1:8000:8000), or set VLLM_API_KEY",
                 line,
+                edits,
             )
 
 
 def _open_line(serve: Serve) -> int | None:
     """Return the line that opens the server to the network; None if there is none."""
     host = serve.flag("--host")
-    if serve.flag("--uds"):
+    if serve.flag("--uds", "--headless"):
         return None
     if host is not None and host.value is not None and _is_local(host.value):
         return None
@@ -267,16 +437,18 @@ def _is_local(host: str) -> bool:
 def _architectures(subject: ScriptSubject) -> Iterator[Found]:
     setting = subject.script.setting("FLASHINFER_CUDA_ARCH_LIST")
     if setting is not None and not setting.value.startswith("$"):
-        capability = subject.target.capability if subject.target is not None else None
-        yield from rules.architectures(setting.value, capability, subject.flashinfer, setting.line)
+        capability = subject.machine.capability if subject.machine is not None else None
+        for found in rules.architectures(setting.value, capability, subject.flashinfer, setting.line):
+            mends = found.fix.startswith("FLASHINFER_CUDA_ARCH_LIST=") and " " not in found.fix
+            yield replace(found, edits=(Edit(setting.line, setting.name, found.fix),)) if mends else found
 
 
 def _jobs(subject: ScriptSubject) -> Iterator[Found]:
     setting = subject.script.setting("MAX_JOBS")
     if setting is None or setting.value.startswith("$"):
         return
-    if subject.target is not None:
-        free, memory = subject.target.available, subject.target.memory
+    if subject.machine is not None:
+        free, memory = subject.machine.available, subject.machine.memory
         yield from rules.jobs(setting.value, free or memory, 0, setting.line, has="are free" if free else "are there at all")
     elif setting.value.isdigit() and int(setting.value) > rules.MOST_JOBS:
         yield note(
@@ -294,9 +466,11 @@ CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("reasoning-parser", "the reasoning parser is the model's", _parser),
     Check("caches-deleted", "it deletes no caches", _deleted),
     Check("caches-kept", "caches outlive the containers", _kept),
+    Check("shared-memory", "the container has enough of /dev/shm, or there is none", _shared),
     Check("memory", "enough memory is left", _memory),
     Check("privileged", "no container is privileged", _privileged),
     Check("exposed", "only this machine can ask the server, or a key is wanted", _exposed),
     Check("architectures", "FLASHINFER_CUDA_ARCH_LIST is right, or not set", _architectures),
     Check("jobs", "MAX_JOBS fits the memory, or is not set", _jobs),
+    Check("settings", "no rule about settings fits", _rules),
 )

@@ -20,8 +20,7 @@ from stack.carry.upstream_stores import Stores
 from stack.images import labels, locking, own, saving, sbom, tools
 from stack.images.base import BaseImage
 from stack.images.engine import BuildStep, Engine
-from stack.model import digest, pins, series
-from stack.model import stack as stacks
+from stack.model import digest, lanes
 from stack.model.stack import Stack
 from stack.store import cache
 from stack.wheels import building
@@ -132,11 +131,11 @@ def _files(root: Path) -> dict[str, bytes]:
 
 
 def _sources(stack: Stack) -> dict[str, bytes]:
-    """Read the stack's pins, series and patches, without conflict resolutions, which do not affect the build."""
-    names = [pins.FILE, f"{stacks.FOLDER}/{stacks.FILE}"]
-    for member in stack.series:
-        names += [f"{stacks.FOLDER}/{member.name}/{series.FILE}", *(f"{stacks.FOLDER}/{ref.path}" for ref in member.patches)]
-    return {f"{labels.SOURCES.name}/{name}": (stack.root / name).read_bytes() for name in names}
+    """Read the stack's pins, series and patches, without conflict resolutions, which do not affect the build.
+
+    Of a lane, the files say by themselves what it carries: the image has one stack, and no lanes.
+    """
+    return {f"{labels.SOURCES.name}/{name}": data for name, data in lanes.alone(stack).items()}
 
 
 def _write(context: Path, files: dict[str, bytes]) -> None:
@@ -200,6 +199,7 @@ def _labels(stack: Stack, base: BaseImage, packages: Sequence[str], wheels: dict
     return {
         "STACK_DIGEST": digest.of(stack),
         "STACK_PINS": labels.pins(stack),
+        "STACK_LANE": stack.lane or "",
         "STACK_PACKAGES": " ".join(packages),
         "STACK_VERSION": versions[0],
         "CREATED": datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -209,6 +209,7 @@ def _labels(stack: Stack, base: BaseImage, packages: Sequence[str], wheels: dict
 
 
 def _name(stack: Stack, order: BuildOrder, machine: str) -> str:
-    """Name the layout's folder after the stack's digest, the published packages, the machine and the target."""
-    marks = [digest.of(stack)[:12], *(package for _, package in order.packages), _MACHINES.get(machine, machine)]
+    """Name the layout's folder after the lane, the stack's digest, the published packages, the machine and the target."""
+    lane = [] if stack.lane is None else [f"lane-{stack.lane}"]
+    marks = [*lane, digest.of(stack)[:12], *(package for _, package in order.packages), _MACHINES.get(machine, machine)]
     return "-".join([*marks, *([order.target] if order.target != SERVE else [])])

@@ -87,7 +87,11 @@ def provenance(image: Image, stack: Stack, builder: str) -> dict[str, Any]:
     return {
         "buildDefinition": {
             "buildType": BUILD,
-            "externalParameters": {"stack": image.platforms[0].labels[labels.STACK], "platforms": platforms},
+            "externalParameters": {
+                "stack": image.platforms[0].labels[labels.STACK],
+                "platforms": platforms,
+                **({} if stack.lane is None else {"lane": stack.lane}),
+            },
             "resolvedDependencies": dependencies(stack),
         },
         "runDetails": {"builder": {"id": builder}},

@@ -157,6 +157,10 @@ def _against(checked: Image, attested: Claims, stack: Stack, gate: str | None, g
     pinned = statement.dependencies(stack)
     built = [_inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
     other = ["its provenance names other pins than this stack's"] if any(item != pinned for item in built) else []
+    lanes = [
+        _inner(item.predicate, "buildDefinition", "externalParameters", "lane") for item in attested.of(statement.PROVENANCE)
+    ]
+    other += ["its provenance names another lane than this stack's"] if any(lane != stack.lane for lane in lanes) else []
     yield _check("pins", [*admission.unlike(checked, stack), *other], "labels and provenance name the pins at hand")
     now = gates_file or stack.root / gates.FILE
     for name in attested.gates if gate is None else (gate,):

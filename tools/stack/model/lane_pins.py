@@ -81,6 +81,35 @@ def begun(text: str, lane: str, new: Pins) -> str:
     return _checked("".join(parts), lane, new)
 
 
+def alone(text: str, lane: str | None) -> str:
+    """Return the text of a `pins.toml` that has the pins of a lane (None: the main pins) as its main pins, and no lanes.
+
+    Raises:
+        StackError: There is no such lane, or its tables cannot be written.
+
+    """
+    wanted, main = parsed(text, lane), parsed(text, None)
+    if not main.lanes:
+        return text
+    toml = tomlkit.parse(text)
+    del toml[LANES]
+    for pin in wanted:
+        held = main.get(pin.upstream)
+        for key, now, was in (("git", pin.git, held.git), ("source", pin.stated_source, held.stated_source)):
+            if now != was:
+                toml[pin.upstream][key] = now
+        all_pins.put_pin(toml[pin.upstream], pin, pin.tags)
+    if wanted.base is not None:
+        all_pins.put_base(toml, wanted.base)
+    result = tomlkit.dumps(toml)
+    now_pins = parsed(result, None)
+    if (now_pins.upstreams, now_pins.base) != (wanted.upstreams, wanted.base):
+        raise StackError(
+            f"{FILE}: the pins of {'main' if lane is None else f'lane {lane!r}'} cannot be written by themselves", _HAND
+        )
+    return result
+
+
 def dropped(text: str, lane: str) -> str:
     """Return the text of `pins.toml` without a lane.
 

@@ -282,6 +282,21 @@ class _Writer:
         return text
 
 
+def alone(stack: Stack) -> dict[str, bytes]:
+    """Return the files of a stack that carries by itself what a lane carries: its pins, list, series and patches.
+
+    Raises:
+        StackError: A file cannot be read, or the lane's pins cannot be written by themselves.
+
+    """
+    names = [f"{FOLDER}/{stacks.FILE}"]
+    for member in stack.series:
+        names += [f"{FOLDER}/{member.name}/{series.FILE}", *(f"{FOLDER}/{ref.path}" for ref in member.patches)]
+    files = {path: data for path, data in contents(stack, names).items() if data is not None}
+    text = document.read_text(stack.root / pins.FILE)
+    return {pins.FILE: lane_pins.alone(text, stack.lane).encode()} | files
+
+
 def needless(stack: Stack) -> Iterable[str]:
     """Return the lane's own patch files that equal the common ones, by their paths below the root."""
     paths = [ref.path for ref in stack.patches if stack.owns(ref.path)]

@@ -9,7 +9,7 @@ release without the change shows that they can fail. The same holds for patches 
 """
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from stack.model.ids import TreeId
 from stack.model.proof_command import ProofCommand
 from stack.model.series import FILE, PatchRef, Series
 from stack.model.stack import FOLDER, Stack
+from stack.proof import brought_tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,9 @@ def load(path: Path, stack: Stack) -> Proof:
                 f"{place} proves {file!r}, which is not a patch of {named[0].name}",
                 f"it has {', '.join(sorted(known)) or 'none'}; of one that has landed, take the line out, or move it to MERGED",
             )
+    for file, tests in proves.items():
+        if file in known:
+            brought_tests.check(stack.patches[PatchRef(named[0].name, file.partition("/")[0], file)], tests, place)
     return Proof(
         path=path.resolve(),  # tests run in another folder
         series=named[0].name,
@@ -98,9 +102,18 @@ def load(path: Path, stack: Stack) -> Proof:
         upstream_args=_texts(place, "UPSTREAM_ARGS", values),
         merged=(
             *(Merged(address, tests, fails_on) for address, tests in merged.items()),
-            *(Merged(landed[file].ref.path, tests, landed[file].before) for file, tests in proves.items() if file in landed),
+            *(
+                Merged(landed[file].ref.path, _kept(tests), landed[file].before)
+                for file, tests in proves.items()
+                if file in landed
+            ),
         ),
     )
+
+
+def _kept(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tests of a landed patch that go on: those of the module, since upstream's tree may name its own otherwise."""
+    return brought_tests.apart(tests)[0] or tests
 
 
 def of_command(series: Series, command: ProofCommand, stack: Stack) -> Proof:
@@ -151,8 +164,14 @@ def _upstream(place: str, proves: Iterable[str], merged: Iterable[str], stack: S
     return upstreams.pop()
 
 
-def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> TreeId:
+def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None, tests: Sequence[str] = ()) -> TreeId:
     """Return the tree of an upstream with all patches, or with one of them taken out.
+
+    Args:
+        stores: The stores.
+        upstream: The upstream.
+        without: The patch to take out.
+        tests: Its tests. Those of upstream's own test files stay in the tree.
 
     Raises:
         StackError: A patch does not apply, or cannot be taken out because a later one depends on it.
@@ -166,26 +185,32 @@ def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> T
     if without is None:
         return tip
     place = [patch.ref for patch in patches].index(without)
-    taken_out = merge(objects, {}, objects.tree_of(commits[place + 1]), tip, objects.tree_of(commits[place]))
+    before, after = (objects.tree_of(commit) for commit in commits[place : place + 2])
+    less = brought_tests.kept(objects, patches[place], tests, before, after)
+    taken_out = merge(objects, {}, after, tip, less)
     if taken_out.conflicts:
         raise StackError(f"{without.path} cannot be left out alone", "a later patch stands on it")
     return taken_out.tree
 
 
-def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
+def tree_without(stores: Stores, ref: PatchRef, tests: Sequence[str] = ()) -> TreeId:
     """Return the tree with all patches but one; if later ones depend on it, with only those before it.
+
+    Of `tests`, those of upstream's own test files stay in the tree.
 
     Raises:
         StackError: A patch does not apply.
 
     """
     try:
-        return tree(stores, ref.upstream, without=ref)
+        return tree(stores, ref.upstream, without=ref, tests=tests)
     except StackError:
         objects, base = stores.objects(ref.upstream), stores.base(ref.upstream)
         patches = stores.stack.order(ref.upstream)
-        before = patches[: [patch.ref for patch in patches].index(ref)]
-        return objects.tree_of((base, *links.checked_chain(objects, base, before))[-1])
+        place = [patch.ref for patch in patches].index(ref)
+        commits = (base, *links.checked_chain(objects, base, patches[: place + 1]))
+        before, after = (objects.tree_of(commit) for commit in commits[-2:])
+        return brought_tests.kept(objects, patches[place], tests, before, after)
 
 
 def _constants(path: Path, place: str) -> dict[str, object]:

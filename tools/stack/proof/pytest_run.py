@@ -132,7 +132,16 @@ class Servers:
         while self._running:
             self._running.popitem()[1].close()
 
-    def run(self, python: Path, folder: Path, helpers: Path, arguments: Sequence[str], *, rootdir: Path | None = None) -> Run:
+    def run(
+        self,
+        python: Path,
+        folder: Path,
+        helpers: Path,
+        arguments: Sequence[str],
+        *,
+        rootdir: Path | None = None,
+        files: Sequence[str] = (),
+    ) -> Run:
         """Run pytest on the files of a tree.
 
         Args:
@@ -141,6 +150,7 @@ class Servers:
             helpers: The folder of the proof, second on that path.
             arguments: Arguments for pytest.
             rootdir: pytest's root folder; by default `helpers`.
+            files: Test files of the tree. The names of their tests begin with the file: `tests/test_file.py::test_name`.
 
         """
         with tempfile.TemporaryDirectory(prefix="stack-proof-", ignore_cleanup_errors=True) as work:
@@ -159,7 +169,7 @@ class Servers:
             }
             answer = self._ask(python, helpers, request)
             printed = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
-            return _read(answer, report, printed, folder)
+            return _read(answer, report, printed, folder, files)
 
     def _ask(self, python: Path, helpers: Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
         preload = helpers / PRELOAD
@@ -256,12 +266,26 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -> Run:
+def combined(runs: Sequence[Run]) -> Run:
+    """Return several runs, at least one, as one: it is as good as the worst of them."""
+    if len(runs) == 1:
+        return runs[0]
+    return Run(
+        cases=tuple(case for run in runs for case in run.cases),
+        output="\n".join(run.output for run in runs),
+        returncode=max((run.returncode for run in runs), key=abs),
+        broken=next((run.broken for run in runs if run.broken), ""),
+        lacks=next((run.lacks for run in runs if run.lacks), ""),
+        cached=all(run.cached for run in runs),
+    )
+
+
+def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path, files: Sequence[str]) -> Run:
     cases = _reported(report)
     status = int(answer.get("status", -1))
     broken = answer.get("broken") or (f"it took longer than {LONGEST // 60} minutes" if answer["late"] else "")
     return Run(
-        cases=tuple(Case(_name(case), _outcome(case, folder), float(case.get("time") or 0)) for case in cases),
+        cases=tuple(Case(_name(case, files), _outcome(case, folder), float(case.get("time") or 0)) for case in cases),
         output=printed,
         returncode=status,
         broken=broken or _broken(status, printed, report.exists()),
@@ -285,11 +309,14 @@ def _reported(report: Path) -> list[ET.Element]:
     return []
 
 
-def _name(case: ET.Element) -> str:
-    """Return a test's name without parameters, with its class in front if it has one."""
-    place = case.get("classname", "").rpartition(".")[2]
+def _name(case: ET.Element, files: Sequence[str]) -> str:
+    """Return a test's name without parameters, with its class in front if it has one, and its file if that is among `files`."""
+    module, _, place = case.get("classname", "").rpartition(".")
     name = case.get("name", "").partition("[")[0]
-    return f"{place}::{name}" if place.startswith("Test") else name
+    named = f"{place}::{name}" if place.startswith("Test") else name
+    within = f"{module}." if place.startswith("Test") else f"{module}.{place}."
+    file = next((file for file in files if f".{within}".endswith(f".{file.removesuffix('.py').replace('/', '.')}.")), None)
+    return named if file is None else f"{file}::{named}"
 
 
 def _outcome(case: ET.Element, folder: Path) -> str:

@@ -19,7 +19,7 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import Sha256, TreeId
 from stack.model.proof_command import ProofCommand
-from stack.proof import command_run, fork_server, interpreters, pytest_run, sources, trees
+from stack.proof import brought_tests, command_run, fork_server, interpreters, pytest_run, sources, trees
 from stack.proof.proof_module import Proof
 from stack.proof.pytest_run import Case, Run, Servers
 from stack.store import results
@@ -56,7 +56,7 @@ class Runner:
     def run(
         self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str] = (), needed: Sequence[str] | None = None
     ) -> Run:
-        """Run a proof on a tree.
+        """Run a proof on a tree: its module, and the tests of upstream's own test files that it names.
 
         Args:
             proof: The proof.
@@ -72,13 +72,41 @@ class Runner:
         """
         if proof.command is not None:
             return self._once_command(proof, proof.command, python, tree)
-        matter = tuple(tests if needed is None else needed)
+        own, brought = brought_tests.apart(tests)
+        own_needed, brought_needed = brought_tests.apart(tests if needed is None else needed)
+        every = brought or (() if tests else brought_tests.apart(name for names in proof.proves.values() for name in names)[1])
+        runs = [self._run_module(proof, python, tree, own, own_needed)] if own or not brought else []
+        if every:
+            runs.append(self._run_brought(proof, python, tree, every, brought_needed))
+        return pytest_run.combined(runs)
+
+    def _run_module(self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str], matter: Sequence[str]) -> Run:
         # Select by -k, not by node id: with one missing id pytest would run no test at all.
         arguments = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
         modules = (proof.path, proof.path.with_name("conftest.py"), proof.path.with_name(pytest_run.PRELOAD))
-        alone = None if {*matter} == {*tests} else lambda: self.run(proof, python, tree, matter)
+        alone = None if not matter or {*matter} == {*tests} else lambda: self._run_module(proof, python, tree, matter, matter)
         return self._once(
             proof, python, tree, modules, arguments, keeps=lambda run: run.whole or run.decides(matter), alone=alone
+        )
+
+    def _run_brought(self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str], matter: Sequence[str]) -> Run:
+        """Run tests of upstream's own test files, as far as the tree has these files."""
+        objects = self.stores.objects(proof.upstream)
+        here = tuple(test for test in tests if objects.entry(tree, test.partition("::")[0]) is not None)
+        if not here:
+            return Run((), "the tree has none of the test files", 0)
+        arguments = [*proof.upstream_args, "-k", brought_tests.expression(here)]
+        alone = None if not matter or {*matter} == {*tests} else lambda: self._run_brought(proof, python, tree, matter, matter)
+        return self._once(
+            proof,
+            python,
+            tree,
+            _modules_of_upstream_runs(proof),
+            arguments,
+            brought_tests.files(here),
+            keeps=lambda run: run.whole or run.decides(matter),
+            alone=alone,
+            qualified=True,
         )
 
     def _once_command(self, proof: Proof, command: ProofCommand, python: Path, tree: TreeId) -> Run:
@@ -100,12 +128,15 @@ class Runner:
             StackError: As for `run`.
 
         """
-        helpers = proof.path.parent
-        plugins = [name for option, name in zip(proof.upstream_args, proof.upstream_args[1:], strict=False) if option == "-p"]
-        modules = (helpers / pytest_run.PRELOAD, *(helpers / f"{name}.py" for name in plugins))
         # A run of upstream's own tests is kept with its skips.
         return self._once(
-            proof, python, tree, modules, proof.upstream_args, proof.upstream_tests, keeps=lambda run: run.settled
+            proof,
+            python,
+            tree,
+            _modules_of_upstream_runs(proof),
+            proof.upstream_args,
+            proof.upstream_tests,
+            keeps=lambda run: run.settled,
         )
 
     def _once(
@@ -119,15 +150,16 @@ class Runner:
         *,
         keeps: Callable[[Run], bool],
         alone: Callable[[], Run] | None = None,
+        qualified: bool = False,
     ) -> Run:
         def run() -> Run:
             folder = self._folder(proof.upstream).at(tree)
             whole = [*arguments, *(str(folder / test) for test in of_tree)]
-            return self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
+            files = of_tree if qualified else ()
+            return self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None, files=files)
 
-        return self._kept(
-            lambda: self._key(proof, python, tree, modules, [*arguments, *of_tree]), run, keeps=keeps, alone=alone
-        )
+        asked = [*arguments, *of_tree, *(["with the file's name"] if qualified else [])]
+        return self._kept(lambda: self._key(proof, python, tree, modules, asked), run, keeps=keeps, alone=alone)
 
     def _kept(
         self,
@@ -211,6 +243,13 @@ class Runner:
             "variables": repr(sorted(pytest_run.variables(of_key=True).items())),
             "runner": _own_code(),
         }
+
+
+def _modules_of_upstream_runs(proof: Proof) -> tuple[Path, ...]:
+    """Return the modules of the proofs' folder that runs of upstream's own tests load."""
+    helpers = proof.path.parent
+    plugins = [name for option, name in zip(proof.upstream_args, proof.upstream_args[1:], strict=False) if option == "-p"]
+    return (helpers / pytest_run.PRELOAD, *(helpers / f"{name}.py" for name in plugins))
 
 
 def _as_json(run: Run) -> dict[str, Any]:

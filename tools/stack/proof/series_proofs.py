@@ -18,7 +18,7 @@ from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId, TreeId
 from stack.model.series import PatchRef, Series
-from stack.proof import command_run, environment, proof_module
+from stack.proof import brought_tests, command_run, environment, proof_module
 from stack.proof.proof_module import Merged, Proof
 from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
@@ -276,7 +276,7 @@ def idle(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iter
         for ref in proof.refs():
             tell(f"{proof.name} without {ref.path}")
             try:
-                tree = proof_module.tree(runner.stores, proof.upstream, without=ref)
+                tree = proof_module.tree(runner.stores, proof.upstream, without=ref, tests=proof.proves[ref.file])
             except StackError:
                 continue  # a later patch depends on it, so it is needed
             if runner.run(proof, python, tree).good:
@@ -310,8 +310,8 @@ class _Trial:
     def without(self, ref: PatchRef) -> Result:
         """Run a patch's tests on the tree without it, and without later patches that depend on it."""
         self._tell(f"{self._proof.name} without {ref.path}")
-        tree = proof_module.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
+        tree = proof_module.tree_without(self._stores, ref, tests)
         return result(self._runner.run(self._proof, self._own_python, tree, tests), tests)
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
@@ -363,7 +363,8 @@ class _Trial:
             python = self._python(tree if self._proof.upstream == named else self._stores.obtain(named))
         except StackError as failed:
             return Result(ProofState.NOT_RUN, failed.problem)
-        return python, tree.tree
+        tests = {ref: self._proof.proves[ref.file] for ref in self._proof.refs()}
+        return python, brought_tests.with_tests(self._stores, tests, tree.tree)
 
     def _python(self, tree: SourceTree) -> Path:
         return self._request.python or interpreter_for(self._stores, self._proof, tree, self._tell)

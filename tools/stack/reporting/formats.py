@@ -19,7 +19,7 @@ def as_json(report: Report) -> dict[str, object]:
 
 
 def _json(report: Report) -> str:
-    return json.dumps(as_json(report), indent=2) + "\n"
+    return json.dumps({"schema": "stack/report/1", **as_json(report)}, indent=2) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {

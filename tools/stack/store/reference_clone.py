@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.store import git
+from stack.store import git, plain_view, users_clone
 
 REFS = "refs/reference/"
 """Refs below this point at copied commits while a fetch runs: git tells the server that it has them."""
@@ -27,8 +27,10 @@ def copy_objects(place: Path, clone: Path) -> None:
     place_of_clone = clone.absolute()
     check(place_of_clone)
     specs = [f"+refs/{kind}/*:{REFS}{kind}/*" for kind in _KINDS]
-    filtered = _PARTIAL if _is_partial(place_of_clone) else ()
-    git.run(["fetch", *_QUIET, *filtered, str(place_of_clone), *specs], env={"GIT_DIR": str(place)})
+    filtered = _PARTIAL if users_clone.is_partial(place_of_clone) else ()
+    # Git starts another git in the repository that it fetches from: in the view, that one finds no program to run.
+    with plain_view.view(place_of_clone) as seen:
+        git.run(["fetch", *_QUIET, *filtered, str(seen.repository), *specs], env={"GIT_DIR": str(place)})
 
 
 def check(clone: Path) -> None:
@@ -38,14 +40,10 @@ def check(clone: Path) -> None:
         StackError: It is not a repository, or is a shallow one.
 
     """
-    shallow = git.run(["rev-parse", "--is-shallow-repository"], cwd=clone, accept=(0, 128))
-    if shallow.returncode:
+    shallow = plain_view.bounded(["rev-parse", "--is-shallow-repository"], clone, accept=(0, 128))
+    if shallow is None:
         raise StackError(f"{clone} is not a git repository", "name your clone with --reference, or leave it out")
-    if shallow.stdout.strip() == b"true":
+    if shallow.strip() == b"true":
         raise StackError(
             f"{clone} is a shallow clone, which has no history to lend", "run `git fetch --unshallow` there, or leave it out"
         )
-
-
-def _is_partial(clone: Path) -> bool:
-    return git.run(["config", "--get-regexp", r"^remote\..*\.promisor$"], cwd=clone, accept=(0, 1)).returncode == 0

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.store import git
+from stack.store import git, plain_view
 from stack.store.git import GitError
 from stack.store.objects import MissingError
 
@@ -34,4 +34,4 @@ def read_only_here(folder: Path) -> Iterator[None]:
 def is_partial(folder: Path) -> bool:
     """Return whether a clone leaves objects to a remote that has promised them."""
     setting = r"^(remote\..*\.(promisor|partialclonefilter)|extensions\.partialclone)$"
-    return git.run(["config", "--get-regexp", setting], cwd=folder, accept=(0, 1)).returncode == 0
+    return plain_view.bounded(["config", "--get-regexp", setting], folder, accept=(0, 1)) is not None

@@ -67,7 +67,7 @@ def message(patch: Patch, person: Person) -> str:
 
 
 def _check_name(proposal: Proposal) -> None:
-    for part in (proposal.upstream, f"{proposal.series}-{proposal.slug}"):
+    for part in (proposal.upstream, f"{proposal.series}-{proposal.slug}", *filter(None, (proposal.lane,))):
         if not _PART.fullmatch(part) or ".." in part or part.endswith((".", ".lock")):
             raise StackError(
                 f"{part[:200]!r} cannot be a part of a branch's name", "use up to 200 letters, digits, '.', '_', '-' and '+'"

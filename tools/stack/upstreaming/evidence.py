@@ -19,7 +19,8 @@ from stack.validation.suite import ValidatedSubject, begun
 
 PLACES = (f"{FOLDER}/verdicts", "validation/verdicts")
 """Folders with verdicts, below the stack's folder."""
-RECORD = f"{FOLDER}/verdicts/export-pr.json"
+_VERDICTS = f"{FOLDER}/verdicts"
+RECORD = f"{_VERDICTS}/export-pr.json"
 """File with the outcome of proofs on upstream's trees, each with a pull request and its needs but without the rest of the stack."""
 _OUTCOMES = {ProofState.PASSES: Outcome.PASSED, ProofState.FAILS: Outcome.FAILED, ProofState.NOT_RUN: Outcome.NOT_RUN}
 
@@ -60,6 +61,11 @@ class Evidence:
         return any(row.own and row.passed for row in self.rows)
 
 
+def record_of(lane: str | None) -> str:
+    """Return the file with the outcome of a lane's proofs, below the stack's folder: each lane has one of its own."""
+    return RECORD if lane is None else f"{FOLDER}/lanes/{lane}/verdicts/export-pr.json"
+
+
 def verdicts(carried: Stack) -> tuple[Verdict, ...]:
     """Load the recorded verdicts of this stack, the oldest first.
 
@@ -67,7 +73,9 @@ def verdicts(carried: Stack) -> tuple[Verdict, ...]:
         StackError: a file is not a verdict, or was changed after it was written.
 
     """
+    own = record_of(carried.lane)
     files = [file for place in PLACES for file in sorted((carried.root / place).glob("*.json"))]
+    files = [file for file in files if file != carried.root / RECORD] + [carried.root / own] * (carried.root / own).is_file()
     mine = digest.of(carried)
     return tuple(
         sorted((loaded for loaded in map(verdict.load, files) if loaded.stack == mine), key=lambda loaded: loaded.made)
@@ -189,7 +197,7 @@ def record(carried: Stack, proposals: Sequence[Proposal]) -> None:
     cases = {case.name: case for case in map(_case, proposals) if case is not None}
     if not cases:
         return
-    file = carried.root / RECORD
+    file = carried.root / record_of(carried.lane)
     mine = digest.of(carried)
     before = verdict.load(file) if file.is_file() else None
     kept = {case.name: case for case in before.cases} if before is not None and before.stack == mine else {}

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stack.carry.upstream_stores import Stores
+from stack.model import lanes
 from stack.model import series as model
 from stack.model import stack as stacks
-from stack.model import switch
 from stack.model.ids import CommitId
 from stack.model.patch import files as files_of
 from stack.model.series import PatchRef, Series, State
@@ -94,11 +94,10 @@ def record(stack: Stack, changed: dict[str, State]) -> None:
 
     """
     paths = {name: f"{stacks.FOLDER}/{name}/{model.FILE}" for name in changed}
-    before = {path: (stack.root / path).read_bytes() for path in paths.values()}
-    after = {
-        path: model.with_pulls(before[path].decode("utf-8"), (), changed[name]).encode("utf-8") for name, path in paths.items()
-    }
-    switch.apply(stack.root, after, title="export-pr --status", expected=before)
+    before = {path: lanes.text(stack, path) for path in paths.values()}
+    after = {path: model.with_pulls(before[path], (), changed[name]).encode("utf-8") for name, path in paths.items()}
+    expected = {path: text.encode("utf-8") for path, text in before.items()}
+    lanes.apply(stack, after, title="export-pr --status", expected=expected)
 
 
 def _followed(

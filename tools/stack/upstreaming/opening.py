@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.model import lanes, switch
 from stack.model import series as model
 from stack.model import stack as stacks
-from stack.model import switch
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, Series, State
 from stack.store.pushed_refs import Pushed
@@ -137,7 +137,7 @@ def _opened(github: GitHub, upstream: Repository, source: Head) -> Pull | None:
 def record(root: Path, proposal: Proposal, address: str) -> None:
     """Record a pull request's address in `series.toml`, at the patches that it takes upstream, and set the state to submitted.
 
-    A patch that was cut keeps the addresses of its other parts' pull requests.
+    A patch that was cut keeps the addresses of its other parts' pull requests. A lane's pull request is recorded in the lane only.
 
     Raises:
         StackError: the file cannot be written; the message contains the address, which must not be lost.
@@ -145,10 +145,17 @@ def record(root: Path, proposal: Proposal, address: str) -> None:
     """
     path = f"{stacks.FOLDER}/{proposal.series}/{model.FILE}"
     try:
+        title = f"export-pr --open {proposal.name}"
+        if proposal.lane is not None:
+            carried = stacks.load(root, proposal.lane)
+            seen = lanes.text(carried, path)
+            after = model.with_pulls(seen, _pulls(carried.get(proposal.series), proposal, address), State.SUBMITTED)
+            lanes.apply(carried, {path: after.encode()}, title=title, expected={path: seen.encode()})
+            return
         before = (root / path).read_bytes()
         pulls = _pulls(model.load((root / path).parent), proposal, address)
-        after = model.with_pulls(before.decode("utf-8"), pulls, State.SUBMITTED).encode("utf-8")
-        switch.apply(root, {path: after}, title=f"export-pr --open {proposal.name}", expected={path: before})
+        after = model.with_pulls(before.decode("utf-8"), pulls, State.SUBMITTED)
+        switch.apply(root, {path: after.encode()}, title=title, expected={path: before})
     except (StackError, OSError, UnicodeDecodeError) as failed:
         raise StackError(
             f"{address} is open, but could not be written into {path} ({failed})", "mend that, then run the command again"

@@ -14,6 +14,7 @@ from stack.carry.export import export
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.rebase import Leg, Request, released, vendored
 from stack.carry.upstream_stores import Stores
+from stack.model import lane_marks
 from stack.model import patch as patches
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
@@ -346,12 +347,14 @@ class _Planning:
                     why=tuple(self._why(knot, other) for other in ordered),
                     proof=series_proofs.worst([results[number] for number in knot if number in results]),
                     apart=self._apart(knot[0]) if len(knot) == 1 and not self._pieces[knot[0]].cut else (),
+                    lane=self._stores.stack.lane,
                 )
             )
         return tuple(sorted(proposals, key=lambda proposal: proposal.wave))
 
     def _name(self, knot: tuple[int, ...], names: Mapping[tuple[int, ...], str]) -> str:
-        return f"{self._leg.upstream}/{self._pieces[knot[0]].ref.series}-{names[knot]}"
+        name = f"{self._leg.upstream}/{self._pieces[knot[0]].ref.series}-{names[knot]}"
+        return lane_marks.named(name, self._stores.stack.lane)
 
     def _names(self, knots: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], str]:
         """Give each pull request a unique name: the patch's own, with the name of the part if it was cut."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stack.base.errors import StackError
 from stack.carry.outcome import Carried
+from stack.model import lane_marks
 from stack.model.ids import CommitId
 from stack.model.patch import Patch
 from stack.model.series import PatchRef
@@ -34,6 +35,7 @@ class Proposal:
     for each, in the same order. `real` is true if `base` is a commit of the upstream's history; a branch on a commit made from
     an archive cannot be pushed. `proof` is the result of its tests on `base` with its needs and itself but without the rest of
     the stack. It is None if they were not run, or if there are none. `apart` lists the parts that it could be split into.
+    `lane` is the stack's lane, None for no lane.
     """
 
     upstream: str
@@ -48,11 +50,12 @@ class Proposal:
     why: tuple[str, ...] = ()
     proof: Result | None = None
     apart: tuple[str, ...] = ()
+    lane: str | None = None
 
     @property
     def name(self) -> str:
-        """The name in plans, branches and descriptions."""
-        return f"{self.upstream}/{self.series}-{self.slug}"
+        """The name in plans, branches, descriptions and records; it ends with the lane, if the stack is of one."""
+        return lane_marks.named(f"{self.upstream}/{self.series}-{self.slug}", self.lane)
 
     @property
     def branch(self) -> str:

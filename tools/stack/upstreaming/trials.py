@@ -10,7 +10,7 @@ from stack.base.progress import Progress, silent
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
-from stack.proof import series_proofs
+from stack.proof import brought_tests, series_proofs
 from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import ProofState, Result
@@ -32,9 +32,9 @@ class Trials:
         self._torch = torch
         self._python = python
         self._tell = tell
-        self._proofs = [
-            proof for proof in series_proofs.proofs(stores, series_proofs.provable(stores)) if proof.upstream == upstream
-        ]
+        names = series_proofs.provable(stores)
+        proofs = series_proofs.proofs(stores, names) if names else ()  # a plan needs none, and says so of each patch
+        self._proofs = [proof for proof in proofs if proof.upstream == upstream]
         self._runner = Runner(stores)
 
     def __enter__(self) -> Self:
@@ -63,6 +63,7 @@ class Trials:
         python = self._python or series_proofs.interpreter_for(self._stores, proof, self._torch, self._tell)
         self._tell(f"{proof.path.name} for {ref.path}")
         tests = proof.proves[ref.file]
+        tree = brought_tests.with_tests(self._stores, {ref: tests}, tree)  # a bare release has none of them
         return series_proofs.result(self._runner.run(proof, python, tree, tests), tests)
 
 

@@ -112,13 +112,25 @@ def make(expression: str) -> "list[str] | str":
     """Return the modules that an expression makes, or why it makes none."""
     registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
     before = set(registry.get_all_specs())
-    names = {name: importlib.import_module(name) for name in ("torch", "flashinfer") if name in expression}
     try:
+        names = {name: importlib.import_module(name) for name in ("torch", "flashinfer") if name in expression}
+        _import_named(expression)
         with contextlib.suppress(WouldCompile):
             eval(expression, names)  # noqa: S307, the expression stands in the stack's own series.toml
     except Exception as failed:
         return f"{type(failed).__name__}: {failed}"
     return sorted(set(registry.get_all_specs()) - before) or "it makes no module that FlashInfer does not build ahead of time"
+
+
+def _import_named(expression: str) -> None:
+    """Import the modules that dotted names in an expression begin with: a package does not import all of its parts itself."""
+    for dotted in re.findall(r"\b(?:torch|flashinfer)(?:\.\w+)+", expression):
+        parts = dotted.split(".")
+        for end in range(2, len(parts) + 1):
+            try:
+                importlib.import_module(".".join(parts[:end]))
+            except ModuleNotFoundError:
+                break
 
 
 def units(unlisted: Unlisted) -> "list[dict[str, object]]":

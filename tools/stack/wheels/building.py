@@ -18,7 +18,6 @@ from packaging.version import Version
 from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.model import digest
 from stack.model.ids import Sha256
 from stack.model.pins import Pin
 from stack.model.stack import Stack
@@ -143,7 +142,7 @@ def _check(decision: Decision) -> None:
 
 
 def _version(stores: Stores, pin: Pin, *marks: str) -> Version:
-    return version(stores.stack.label, digest.of(stores.stack), pin, *marks)
+    return version(stores.stack, pin, *marks)
 
 
 def _overlays(stores: Stores, request: WheelRequest, decision: Decision, pin: Pin, out: Path) -> Iterator[Built]:

@@ -12,9 +12,10 @@ from packaging.version import Version
 from stack.base.errors import StackError
 from stack.carry import effects
 from stack.carry.upstream_stores import Stores
-from stack.model import digest
+from stack.model import digest, lane_marks
 from stack.model.ids import TreeId
 from stack.model.pins import Archive, Pin
+from stack.model.stack import Stack
 from stack.projects import WheelRules, known
 from stack.proof.compiling import layers
 from stack.proof.compiling.layers import Layers
@@ -102,9 +103,13 @@ def decide(stores: Stores, request: WheelRequest) -> tuple[Decision, ...]:
     return decided
 
 
-def version(stack_label: str, stack_digest: str, pin: Pin, *marks: str) -> Version:
-    """Return the version of a wheel: the published one with the label and the stack's digest, and marks that tell variants apart."""
-    return Version(".".join([f"{published(pin).version}+{stack_label}", f"g{stack_digest[:8]}", *filter(None, marks)]))
+def version(stack: Stack, pin: Pin, *marks: str) -> Version:
+    """Return the version of a wheel: the published one with the label and the stack's digest, and marks that tell variants apart.
+
+    The first mark names the stack's lane: a wheel describes the stack and its lane, so that of another lane has other bytes.
+    """
+    named = [f"{published(pin).version}+{stack.label}", f"g{digest.of(stack)[:8]}", lane_marks.mark(stack.lane), *marks]
+    return Version(".".join(filter(None, named)))
 
 
 def rules_of(upstream: str) -> WheelRules:
@@ -175,7 +180,7 @@ def _decision(stores: Stores, pin: Pin, request: WheelRequest) -> Decision:
         if pin.upstream in dict(request.packages):
             raise StackError(f"--from applies to overlays only, and {pin.upstream} is built from source", "see --device")
         mark = native.flavour(rules.compiled, request.order)
-        named = version(stores.stack.label, digest.of(stores.stack), pin, mark, BUILT)
+        named = version(stores.stack, pin, mark, BUILT)
         plan = native.plan(stores, pin.upstream, layered.tip, named, rules, rules.compiled, request.order)
     return Decision(pin.upstream, mode, change, why, layered, differences, plan)
 

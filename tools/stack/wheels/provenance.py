@@ -54,6 +54,7 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "digest": digest.of(stack),
+        **_lane(stack),
         "upstream": made.upstream,
         "version": made.version,
         "mode": made.mode,
@@ -105,6 +106,11 @@ def bill_of_materials(stack: Stack, made: Made) -> bytes:
     return encoded(text)
 
 
+def _lane(stack: Stack) -> dict[str, str]:
+    """Return the lane of a stack as a key of a document; nothing for no lane, whose documents stay as they are."""
+    return {} if stack.lane is None else {"lane": stack.lane}
+
+
 def _hash(patch: Patch) -> Sha256:
     return Sha256(hashlib.sha256(patch.raw).hexdigest())
 
@@ -129,7 +135,12 @@ def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes
             "predicate": {
                 "buildDefinition": {
                     "buildType": f"urn:stack:wheel:{made.mode}:{FORMAT}",
-                    "externalParameters": {"upstream": made.upstream, "version": made.version, "mode": made.mode},
+                    "externalParameters": {
+                        "upstream": made.upstream,
+                        "version": made.version,
+                        "mode": made.mode,
+                        **_lane(stack),
+                    },
                     "internalParameters": {"digest": digest.of(stack), "environment": dict(made.environment)},
                     "resolvedDependencies": dependencies,
                 },

@@ -6,6 +6,7 @@ store records what was exported where.
 """
 
 import contextlib
+import tempfile
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -131,7 +132,11 @@ def _chain_in_clone(stores: Stores, upstream: str, common: Path, *, plain: bool)
     # Allow fetching any commit by its id: everyone who can read the store can read all of it anyway.
     serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
     fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", f"--upload-pack={serve}"]
-    git.run([*fetch, str(stores.objects(upstream).repository), chain.tip], env=env)
+    # In a repository without settings: those of the clone could send git to another address, or name a program.
+    with tempfile.TemporaryDirectory(prefix="stack-") as place:
+        git.run(["init", "--quiet", "--bare", "--template=", place])
+        into = {"GIT_DIR": place, "GIT_OBJECT_DIRECTORY": str(common / "objects")}
+        git.run([*fetch, str(stores.objects(upstream).repository), chain.tip], env=into)
     return chain
 
 

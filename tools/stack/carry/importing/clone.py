@@ -2,25 +2,16 @@
 """Read commits of somebody's clone through GitPython: no git process runs in it, so none of its settings and hooks count."""
 
 import contextlib
-import os
-import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from stack.base.errors import StackError
 from stack.carry.importing.candidate import storable
-from stack.model import document
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Author
-from stack.store import git, repository
+from stack.store import git, plain_view
 from stack.store.objects import Objects
-
-_LARGEST = 16 * 2**20
-_REPLACED = "refs/replace/"
-_ODD = re.compile("[\ud800-\udfff]")
-"""The characters that stand for bytes outside of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +33,7 @@ class Commit:
 class Clone:
     """Reads the objects and references of a git clone, and nothing else. Use it as a context manager.
 
-    GitPython opens a temporary repository that borrows the clone's objects and has a copy of its references.
+    GitPython opens a view of the clone, see `store.plain_view`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,8 +46,8 @@ class Clone:
         from git import Repo  # noqa: PLC0415  (takes 0.2 s, and only this source needs it)
 
         with contextlib.ExitStack() as opened:
-            own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="stack-"))) / "git"
-            self._borrow(own)
+            seen = opened.enter_context(plain_view.view(self.folder))
+            own, self.replaced = seen.repository, seen.replaced
             self._repo: Any = opened.enter_context(Repo(own))
             self._repo.git.update_environment(**git.environment(extra={"GIT_DIR": str(own)}))
             self.objects = opened.enter_context(Objects(own))
@@ -65,36 +56,6 @@ class Clone:
 
     def __exit__(self, *_: object) -> None:
         self._exit.close()
-
-    def _borrow(self, own: Path) -> None:
-        """Make a repository with the clone's objects and references, and with no setting of the clone."""
-        names = ("objects", "shallow", "info/grafts")
-        asked = ["rev-parse", "--path-format=absolute", *(word for name in names for word in ("--git-path", name))]
-        found = git.run(asked, cwd=self.folder, accept=(0, 128))
-        if found.returncode:
-            raise StackError(f"{self.folder} is not a git repository", "name a clone, and a branch of it")
-        objects, shallow, grafts = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
-        repository.make_bare(own)
-        (own / "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
-        if shallow.is_file():
-            (own / "shallow").write_bytes(shallow.read_bytes())
-        listed = git.text(["for-each-ref", "--format=%(objectname) %(refname)"], cwd=self.folder).splitlines()
-        refs = {name: commit for commit, _, name in (line.partition(" ") for line in listed)}
-        head = git.run(["rev-parse", "--quiet", "--verify", "HEAD"], cwd=self.folder, accept=(0, 1, 128))
-        if head.returncode == 0:
-            refs["HEAD"] = head.stdout.decode("ascii").strip()
-        self.replaced = sum(name.startswith(_REPLACED) for name in refs) + _grafts(grafts)
-        (own / "packed-refs").write_text(
-            "".join(
-                f"{commit} {name}\n"
-                for name, commit in sorted(refs.items())
-                # GitPython reads names in UTF-8 only: it would find none of the branches beside one in another encoding.
-                if name.startswith("refs/") and not name.startswith(_REPLACED) and not _ODD.search(name)
-            ),
-            encoding="utf-8",
-        )
-        if "HEAD" in refs:
-            (own / "HEAD").write_text(f"{refs['HEAD']}\n")
 
     def find(self, revision: str) -> CommitId | None:
         """Return the commit that a branch, tag or id names, None if there is none."""
@@ -139,14 +100,6 @@ class Clone:
         zone = f"{sign}{abs(offset) // 3600:02}{abs(offset) % 3600 // 60:02}"
         who = Author(author.name or author.email or "unknown", author.email or "unknown@localhost", f"{when} {zone}")
         return Commit(commit, parents, tree, who, storable(message) if message.strip() else f"Commit {commit[:12]}\n")
-
-
-def _grafts(file: Path) -> int:
-    """Return the number of commits whose parents a clone replaces in its grafts file."""
-    if not file.is_file():
-        return 0
-    data = document.read_bytes(file, missing="run it again", largest=_LARGEST)
-    return sum(bool(line.strip()) and not line.startswith(b"#") for line in data.splitlines())
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -7,20 +7,24 @@ from stack.base.errors import StackError
 from stack.carry import rebase
 from stack.carry.importing.plan import Import
 from stack.carry.outcome import Outcome
-from stack.carry.rebase import Request
+from stack.carry.rebase import Leg, Request
 from stack.carry.upstream_stores import Stores
 from stack.model import lanes
 
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """The imported patches on the newest release: how many have landed, how many need a person; `why` it is not known."""
+    """The imported patches on the newest release: how many have landed, how many need a person; `why` it is not known.
+
+    `leg`: the whole upstream carried there.
+    """
 
     release: str = ""
     landed: int = 0
     partly: int = 0
     needs_person: int = 0
     why: str = ""
+    leg: Leg | None = None
 
 
 def write(stores: Stores, work: Import) -> None:
@@ -58,4 +62,5 @@ def triage(stores: Stores, work: Import) -> Triage:
         landed=sum(row.outcome is Outcome.LANDED for row in ours),
         partly=sum(row.outcome is Outcome.PARTLY_LANDED for row in ours),
         needs_person=sum(row.needs_person for row in ours),
+        leg=leg,
     )

@@ -11,6 +11,7 @@ from stack.base.text import counted
 from stack.carry import engine, history
 from stack.carry.engine import Aids
 from stack.carry.export import export
+from stack.carry.importing import range_size
 from stack.carry.importing.applying import as_patch
 from stack.carry.importing.candidate import Candidate, LeftOut
 from stack.carry.importing.clone import Clone, Commit
@@ -101,6 +102,7 @@ def _line(objects: Objects, clone: Clone, base: CommitId, tip: CommitId) -> tupl
         StackError: A merge has another result than the commits in a line.
 
     """
+    range_size.check(objects.repository, base, tip)
     ids = _git(objects, ["rev-list", "--reverse", "--topo-order", f"{base}..{tip}"]).split()
     commits = [clone.read(CommitId(commit)) for commit in ids]
     merges = [commit for commit in commits if len(commit.parents) != 1]

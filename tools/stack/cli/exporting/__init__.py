@@ -34,6 +34,7 @@ class ExportOptions:
     python: Path | None = None
     svg: Path | None = None
     output: Path | None = None
+    preview: Path | None = None
     push: tuple[str, ...] = ()
     despite: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
@@ -47,6 +48,11 @@ class Work:
         self.context = context
         self.stores = stores
         self.options = options
+
+    @property
+    def lane(self) -> str | None:
+        """The lane whose patches are proposed, None for no lane."""
+        return self.stores.stack.lane
 
     @functools.cached_property
     def plans(self) -> tuple[UpstreamPlan, ...]:

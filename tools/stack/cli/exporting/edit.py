@@ -32,7 +32,8 @@ def run(work: Work) -> int:
             (renewed.missing for renewed in made),
             strict=True,
         )
-        print_json({"descriptions": [dict(zip(keys, each, strict=True)) for each in values]})
+        descriptions = [dict(zip(keys, each, strict=True)) for each in values]
+        print_json({"lane": work.lane, "descriptions": descriptions}, "export-pr-edit")
         return 0
     if sys.stdin.isatty() and sys.stdout.isatty():
         for file in files:

@@ -68,7 +68,7 @@ def run(work: Work) -> int:
         keys = ("name", "state", "address", "reason")
         searches = {name: alike.as_json(search) for name, search in opener.searches.items()}
         values = [{key: getattr(row, key) or None for key in keys} | {"search": searches[row.name]} for row in rows]
-        print_json({"pulls": values})
+        print_json({"lane": work.lane, "pulls": values}, "export-pr-open")
     else:
         print_table(
             ("pull request", "state", ""),

@@ -23,7 +23,7 @@ def run(work: Work) -> int:
         options.svg.write_text(drawing.svg(plans), encoding="utf-8")
     written = writing.write(plans, options.output) if options.output is not None else ()
     if options.as_json:
-        print_json({"plans": [_as_json(plan) for plan in plans], "written": [str(file) for file in written]})
+        print_json({"lane": work.lane, "plans": [_as_json(plan) for plan in plans], "written": [str(file) for file in written]})
     else:
         for place, plan in enumerate(plans):
             if place:

@@ -31,7 +31,8 @@ def run(work: Work) -> int:
     )
     if any(search.duplicates for search in searches.values()):
         if work.options.as_json:
-            print_json({"branches": [], "searches": {name: alike.as_json(search) for name, search in searches.items()}})
+            found = {name: alike.as_json(search) for name, search in searches.items()}
+            print_json({"lane": work.lane, "branches": [], "searches": found}, "export-pr-push")
         else:
             alike.show(searches)
             click.echo("nothing was pushed")
@@ -39,7 +40,8 @@ def run(work: Work) -> int:
     rows = pushing.push(work.stores, work.plans, chosen, to, work.options.over)
     if work.options.as_json:
         json_searches = {name: alike.as_json(search) for name, search in searches.items()}
-        print_json({"branches": [_as_json(row) for row in rows], "searches": json_searches})
+        branches = [_as_json(row) for row in rows]
+        print_json({"lane": work.lane, "branches": branches, "searches": json_searches}, "export-pr-push")
     else:
         _print(rows)
     return int(any(row.state is pushing.PushState.REFUSED for row in rows))

@@ -8,6 +8,7 @@ import click
 from stack.cli.common import one_line, print_json, print_table
 from stack.cli.exporting import Work
 from stack.cli.exporting.hosts import clients
+from stack.cli.sentences import say
 from stack.upstreaming import following
 from stack.upstreaming.following import Followed
 
@@ -26,24 +27,29 @@ def run(work: Work) -> int:
         following.record(stack, changed)
     if options.as_json:
         print_json(
-            {"pulls": [_as_json(pull) for pull in followed], "states": {name: str(state) for name, state in changed.items()}}
+            {
+                "lane": work.lane,
+                "pulls": [_as_json(pull) for pull in followed],
+                "states": {name: str(state) for name, state in changed.items()},
+            },
+            "export-pr-status",
         )
     else:
         _print(followed)
         for name, state in changed.items():
-            click.echo(f"{name} is {state} now, as recorded in stacks/{name}/series.toml")
+            click.echo(f"{name} is {state} now, as recorded in {stack.place(f'{name}/series.toml')}")
     return int(any(pull.needs_person for pull in followed))
 
 
 def _print(followed: Sequence[Followed]) -> None:
     if not followed:
-        click.echo("no series.toml records a pull request: `stack export-pr --open` does")
+        say("no series.toml records a pull request: `stack export-pr --open` does")
         return
     rows = [row for pull in followed for row in _rows(pull)]
     print_table(("pull request", "state", "reviews", "checks", "behind", "patches"), rows, colour=COLOURS.get)
     for pull in followed:
         for line in _proposed(pull):
-            click.echo(line)
+            say(line.strip(), indent=" " * (len(line) - len(line.lstrip())))
 
 
 def _rows(followed: Followed) -> list[tuple[str, ...]]:

@@ -11,6 +11,7 @@ import click
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.lane_options import lane_option
 from stack.images.bisecting import between, ends
 from stack.images.bisecting.search import Provide, Search, Trial
 from stack.model import digest
@@ -38,6 +39,7 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 @click.option("--trust", is_flag=True, help="Assume that GOOD is good and BAD is bad, without running CMD on them first.")
 @json_option
 @source_option
+@lane_option
 @click.pass_obj
 def command(
     options: Options, good: str, bad: str, order: str, wheels: tuple[str, ...], trust: bool, as_json: bool, source: str | None
@@ -57,10 +59,10 @@ def command(
         if not as_json:
             click.echo(f"{trial.answer:8} {trial.change}{f' ({trial.why})' if trial.why else ''}")
 
-    root = options.load().root
+    root = options.find_root()
     with tempfile.TemporaryDirectory(prefix="stack-bisect-") as place, options.place(source) as sources:
         work = Path(place)
-        first, last = ends.load(good, root, work / "good"), ends.load(bad, root, work / "bad")
+        first, last = (ends.load(name, root, work / kind, options.lane_key) for name, kind in ((good, "good"), (bad, "bad")))
         search = Search(order, _provide(wheels, sources, work), heard)
         if not trust:
             search.check_ends(first, last)

@@ -9,6 +9,7 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.images import base as bases
 from stack.images import build
 from stack.images import engine as engines
@@ -53,6 +54,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 )
 @json_option
 @source_option
+@lane_option
 @click.pass_obj
 def command(
     options: Options,
@@ -89,6 +91,7 @@ def command(
                 "digest": image.digest,
                 "id": image.id,
                 "stack": image.stack,
+                "lane": options.lane_key,
                 "platform": image.platform,
                 "base": {"name": chosen.name, "digest": chosen.digest},
                 "wheels": list(image.wheels),

@@ -12,6 +12,7 @@ from stack.carry import effects
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
+from stack.cli.lane_options import lane_option
 from stack.images import combining, envelope, policy, reference
 from stack.images import publish as publishing
 from stack.images.reference import Reference
@@ -66,6 +67,7 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
 @insecure_option
 @source_option
 @json_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context,

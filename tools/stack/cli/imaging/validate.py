@@ -13,6 +13,7 @@ from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_recipes
 from stack.cli.imaging.common import file_path
 from stack.cli.imaging.common import layout as layout_of
+from stack.cli.lane_options import lane_option
 from stack.cli.validating import FOLDER
 from stack.cli.verdict import print_cases
 from stack.images import engine as engines
@@ -80,6 +81,7 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option("--sign", "key", type=file_path, help="Sign the verdicts with this SSH key, as `stack verdict sign` does.")
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context,

@@ -8,6 +8,7 @@ import click
 from stack.base.errors import StackError
 from stack.cli.common import Options, json_option, one_line, print_json, print_table
 from stack.cli.imaging.common import insecure_option, public, public_option
+from stack.cli.lane_options import lane_option
 from stack.images import pulling, reference, verify
 from stack.images.verify import Report
 
@@ -21,6 +22,7 @@ _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
 @click.option("--save", metavar="oci:DIR", help="First fetch it with its attestations into a new layout, and verify that.")
 @insecure_option
 @json_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context, name: str, key: Path | None, gate: str | None, save: str | None, tls: bool, as_json: bool

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from stack.cli.rendering import called
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -70,9 +72,10 @@ def _options() -> list[click.Option]:
 def with_options(command: click.Command) -> click.Command:
     """Give a command, and each command of a group, the options that it does not define itself; return the command."""
     if isinstance(command, click.Group):
+        called.rename_help(command)
         for each in command.commands.values():
             with_options(each)
-    else:
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         add(command)
     return command
 
@@ -81,3 +84,4 @@ def add(command: click.Command) -> None:
     """Give one command the options that it does not define itself."""
     taken = {word for parameter in command.params for word in parameter.opts}
     command.params += [option for option in _options() if not taken & set(option.opts)]
+    called.rename_help(command)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from stack.cli.rendering import settings, terminal, text
+from stack.cli.rendering import called, settings, terminal, text
 
 _GAPS = (3, 2)
 """Columns between two cells, and where room is scarce."""
@@ -44,7 +44,7 @@ def print_table(header: Sequence[str], rows: Sequence[Row], *, colour: Colour = 
     The last column may hold sentences, which are wrapped, or go below their row if little room is left beside it. Then other
     columns are shortened in their middle, unless the user asked for `-v`. If even that does not fit, each row becomes a few lines.
     """
-    safe = [[_lines(cell) for cell in row] for row in rows]
+    safe = [[*(_lines(cell) for cell in row[:-1]), _lines(called.renamed(row[-1]))] if row else [] for row in rows]
     columns = terminal.columns()
     layout = next(_layouts([list(header), *safe], columns), None)
     if layout is None:

@@ -32,6 +32,18 @@ def columns() -> int | None:
     return max(shutil.get_terminal_size().columns, _NARROWEST)
 
 
+def error_columns() -> int:
+    """Return the width of a terminal that shows standard error, which standard output may not reach."""
+    asked = os.environ.get(WIDTH, "")
+    if asked.isascii() and asked.isdigit() and int(asked):
+        return max(int(asked), _NARROWEST)
+    try:
+        found = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        found = 0
+    return max(found or _PROSE, _NARROWEST)
+
+
 def prose_columns() -> int:
     """Return the width at which sentences are wrapped."""
     return min(columns() or _PROSE, _PROSE + _PROSE // 2)

@@ -94,13 +94,13 @@ def conclude(
             verdict = suites.run(stack, suite, subject, request)
     except suites.NothingToRun:
         if as_json:
-            print_json({"stale": 0, "standing": sorted(standing)})
+            print_json({"stale": 0, "standing": sorted(standing)}, "validate-stale")
         else:
             click.echo(f"nothing has fallen out: {counted(len(standing), 'case stands', 'cases stand')}")
         context.exit(0)
     summary = after(verdict) if after is not None else ""
     if as_json:
-        print_json(verdicts.as_json(verdict))
+        print_json({"verdict": verdicts.as_json(verdict)})
     else:
         print_cases(verdict.cases)
         click.echo("\n".join(filter(None, (summary, f"verdict: {target}"))))

@@ -10,17 +10,17 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.images import image, labels, layers, pulling, reference
 from stack.images.reference import Reference
-from stack.model import digest, pins
+from stack.model import digest, lanes, pins
 from stack.model import stack as stacks
 from stack.model.stack import FOLDER, Stack
-from stack.store import git
+from stack.store import git, plain_view
 
 _IMAGE = re.compile(r"oci:|docker://|[^/]+/[^:@]*(?::|@sha256:)")
 """Matches an image's name: a git revision never has a colon after a slash."""
 
 
-def load(name: str, root: Path, folder: Path) -> Stack:
-    """Load the stack that a name means.
+def load(name: str, root: Path, folder: Path, lane: str | None = None) -> Stack:
+    """Load the stack that a name means; of a lane, as a stack of its own without lanes, written below `folder`.
 
     The name is a folder with `pins.toml`, an image, or a git revision of the stack in `root`. An image is `oci:DIR`, or
     HOST/NAME with a tag or a digest. The stack in an image and the one of a revision are unpacked into `folder`.
@@ -30,25 +30,46 @@ def load(name: str, root: Path, folder: Path) -> Stack:
 
     """
     if (Path(name) / pins.FILE).is_file():
-        return stacks.load(Path(name).resolve())
+        return _alone(stacks.load(Path(name).resolve(), lane), folder)
     if _IMAGE.match(name):
         return _of_image(reference.parse(name), folder)
-    here = ["-C", str(root)]
     try:
-        commit = git.text([*here, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"])
-        packed = git.run([*here, "archive", "--format=tar", commit, "--", pins.FILE, FOLDER])
+        packed = _packed(name, root)
     except StackError as unknown:
         raise StackError(
             f"{name} is not a stack's folder, an image, or a revision of {root} that has a stack",
             "name a folder with pins.toml, HOST/NAME:TAG, oci:DIR, or a commit",
         ) from unknown
     folder.mkdir()
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         # The filter exists since Python 3.11.4; Debian 12 has 3.11.2. Git's archives are safe without: a tree's path never
         # leads out or through a link.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)  # noqa: S202 (see above)
-    return stacks.load(folder)
+    return _alone(stacks.load(folder, lane), folder)
+
+
+def _packed(name: str, root: Path) -> bytes:
+    """Return the files of a stack at a revision as a tar file.
+
+    `git archive` runs the filters that a repository configures; the view has none.
+    """
+    prefix = git.text(["-C", str(root), "rev-parse", "--show-prefix"])
+    with plain_view.view(root) as seen:
+        commit = git.text(["-C", str(root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"])
+        tree = f"{commit}:{prefix.rstrip('/')}" if prefix else commit
+        return git.run(["archive", "--format=tar", tree, "--", pins.FILE, FOLDER], env={"GIT_DIR": str(seen.repository)}).stdout
+
+
+def _alone(stack: Stack, folder: Path) -> Stack:
+    """Return a lane's stack written as a stack of its own; any other stack is returned as it is."""
+    if stack.lane is None:
+        return stack
+    place = folder.with_name(f"{folder.name}-lane")
+    for name, data in lanes.alone(stack).items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    return stacks.load(place)
 
 
 def _of_image(where: Reference, folder: Path) -> Stack:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the units that series touch for SM121, and look for required instructions."""
+"""Compile the units that series touch for SM121 or other GPUs, and look for required instructions."""
 
 import hashlib
 import tempfile
@@ -13,6 +13,7 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.model.series import Compiles, PatchRef, Series
 from stack.proof import series_proofs
+from stack.proof.compiling import architecture as architectures
 from stack.proof.compiling import compiler, instantiations, jobs, layers, listing, resources, sass, touched
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.instantiations import Instantiation
@@ -39,7 +40,7 @@ class CompileRequest:
 
     `everything` compiles all touched units whole; otherwise only one instantiation of those that a patch names, or of the first
     touched one. `pristine` uses the upstream's own tree. `jobs` is the number of parallel compilers (default: as many as fit).
-    `python` is an interpreter instead of the environment in the cache. `architecture` selects the GPU, of those of a unit.
+    `python` is an interpreter instead of the environment in the cache. `architectures` are the GPUs to compile for.
     """
 
     series: tuple[str, ...] = ()
@@ -48,12 +49,12 @@ class CompileRequest:
     unit: Compiles | None = None
     jobs: int | None = None
     python: Path | None = None
-    architecture: str = listing.SASS_ARCHITECTURE
+    architectures: tuple[str, ...] = (listing.SASS_ARCHITECTURE,)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a unit: seconds, peak memory in bytes, and counts of the required and of all instructions.
+    """The outcome of a unit for one GPU: seconds, peak memory in bytes, and counts of the required and of all instructions.
 
     `kernels` holds each kernel's resources. `sources` lists the tree's files that it was compiled from, if it compiles.
     """
@@ -69,6 +70,7 @@ class Result:
     instructions: Mapping[str, int] = field(default_factory=dict)
     kernels: tuple[Kernel, ...] = ()
     sources: tuple[str, ...] = ()
+    architecture: str = listing.SASS_ARCHITECTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,11 @@ def check(stores: Stores, asked: CompileRequest) -> Report:
         layered = layers.of(stores, pin)
         mine = [layer for layer in layered.patches if layer.ref in refs]
         if layers.units(stores, layered) is not None:
-            toolkit = toolkit or toolkits.find(stores.place.cache, stores.tell)
-            selection = _selection(stores, asked, layered, toolkit)
-            results += _results(stores, asked, toolkit, selection, mine)
-            unlisted |= selection.listing.unlisted
+            toolkit = toolkit or _toolkit(stores, asked)
+            for architecture in dict.fromkeys(asked.architectures):
+                selection = _selection(stores, asked, layered, toolkit, architecture)
+                results += _results(stores, asked, toolkit, selection, mine, architecture)
+                unlisted |= selection.listing.unlisted
         else:
             uncovered += [(layer.ref, path) for layer in mine for path in layer.paths if touched.is_built(path)]
     if asked.unit and not results:
@@ -121,6 +124,12 @@ def check(stores: Stores, asked: CompileRequest) -> Report:
     busy = {ref for each in results for ref in each.patches} | {ref for ref, _ in uncovered}
     idle = tuple(ref for ref in refs if ref not in busy)
     return Report(f"nvcc {toolkit.version}" if toolkit else "", tuple(results), idle, tuple(uncovered), unlisted)
+
+
+def _toolkit(stores: Stores, asked: CompileRequest) -> Toolkit:
+    toolkit = toolkits.find(stores.place.cache, stores.tell)
+    architectures.check(toolkit, asked.architectures)
+    return toolkit
 
 
 def _series(stores: Stores, asked: CompileRequest) -> list[Series]:
@@ -131,14 +140,28 @@ def _named(stores: Stores, asked: CompileRequest) -> list[Compiles]:
     return [asked.unit] if asked.unit else [named for series in _series(stores, asked) for named in series.compiles]
 
 
-def _selection(stores: Stores, asked: CompileRequest, layered: Layers, toolkit: Toolkit) -> Selection:
+def _selection(stores: Stores, asked: CompileRequest, layered: Layers, toolkit: Toolkit, architecture: str) -> Selection:
     python = asked.python or series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0], stores.tell)
     named = _named(stores, asked)
-    return Selection(stores, layered, named, python, toolkit, everything=asked.everything, pristine=asked.pristine)
+    return Selection(
+        stores,
+        layered,
+        named,
+        python,
+        toolkit,
+        everything=asked.everything,
+        pristine=asked.pristine,
+        architecture=architecture,
+    )
 
 
 def _results(
-    stores: Stores, asked: CompileRequest, toolkit: Toolkit, selection: Selection, patches: Sequence[Layer]
+    stores: Stores,
+    asked: CompileRequest,
+    toolkit: Toolkit,
+    selection: Selection,
+    patches: Sequence[Layer],
+    architecture: str,
 ) -> Iterator[Result]:
     """Yield the result of each unit, absent units first."""
     named = _named(stores, asked)
@@ -147,13 +170,12 @@ def _results(
         selected += selection.of_patch(layer, [unit for unit in named if unit.patch == layer.ref])
     for absent in (unit for unit in selected if isinstance(unit, Absent)):
         state = UnitOutcome.MISSING if absent.touched else UnitOutcome.UNTOUCHED
-        yield Result(absent.unit, absent.patches, state, absent.problem)
+        yield Result(absent.unit, absent.patches, state, absent.problem, architecture=architecture)
     wanted = _merged([unit for unit in selected if isinstance(unit, Wanted)])
     pool = ThreadPoolExecutor(asked.jobs or jobs.that_fit())
     try:
         running = [
-            pool.submit(_compiled, unit, toolkit, selection.listing.tree, stores.place.cache, asked.architecture)
-            for unit in wanted
+            pool.submit(_compiled, unit, toolkit, selection.listing.tree, stores.place.cache, architecture) for unit in wanted
         ]
         for number, (unit, future) in enumerate(zip(wanted, running, strict=True), 1):
             stores.tell(f"compiling {number} of {len(wanted)}: {unit.unit.source.name}")
@@ -175,7 +197,7 @@ def _merged(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architecture: str) -> Result:
-    unit, kept = one.unit.compiled_for(architecture), one.instantiation
+    unit, kept = one.unit, one.instantiation
     source = unit.source if kept is None else cut(unit.source, kept, cache)
     with tempfile.TemporaryDirectory(prefix="stack-compile-") as work:
         built = Path(work) / "built.o"
@@ -190,7 +212,20 @@ def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architectu
     text = kept.text if kept is not None else None
     read = {path.relative_to(tree).as_posix() for path in (*run.sources, unit.source) if path.is_relative_to(tree)}
     sources = tuple(sorted(read)) if not run.error else ()
-    return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found, kernels, sources)
+    return Result(
+        unit.name,
+        one.patches,
+        state,
+        problem,
+        text,
+        run.seconds,
+        run.peak,
+        named,
+        found,
+        kernels,
+        sources,
+        architecture,
+    )
 
 
 def cut(source: Path, kept: Instantiation, cache: Path) -> Path:

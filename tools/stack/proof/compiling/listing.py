@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List the translation units that an upstream's own JIT code would compile for SM121, for a given tree."""
+"""List the translation units that an upstream's own JIT code would compile for a GPU (SM121 by default), for a given tree."""
 
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.projects import UnitScript, known
+from stack.proof.compiling import architecture as architectures
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 
@@ -83,7 +85,44 @@ def check_folder(cache: Path) -> None:
         raise StackError(f"the cache folder {cache} has a blank in its name", "set STACK_CACHE to a folder without one")
 
 
-def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, cache: Path) -> Listing:
+def for_gpu(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, cache: Path, architecture: str) -> Listing:
+    """List the units for a GPU: those that the JIT names for it, and those for SM121 that it does not, with changed flags.
+
+    A JIT leaves out modules that it offers to certain GPUs only. Their sources may compile for others.
+
+    Raises:
+        StackError: As `of` does.
+
+    """
+    base = of(tree, expressions, python, toolkit, cache)
+    if architecture == SASS_ARCHITECTURE:
+        return base
+    own = of(tree, expressions, python, toolkit, cache, architecture)
+    listed = {unit.name for unit in own.units}
+    other = tuple(unit.compiled_for(architecture) for unit in base.units if unit.name not in listed)
+    return replace(
+        own,
+        units=(*own.units, *other),
+        links={**base.links, **own.links},
+        made={name: _joined(base.made.get(name), made) for name, made in own.made.items()},
+    )
+
+
+def _joined(base: tuple[str, ...] | str | None, own: tuple[str, ...] | str) -> tuple[str, ...] | str:
+    """Return the modules that an expression makes for either GPU; a reason only if it makes none for both."""
+    if isinstance(own, str):
+        return own if base is None or isinstance(base, str) else base
+    return own if base is None or isinstance(base, str) else tuple(dict.fromkeys((*own, *base)))
+
+
+def of(
+    tree: Path,
+    expressions: Sequence[str],
+    python: Path,
+    toolkit: Toolkit,
+    cache: Path,
+    architecture: str = SASS_ARCHITECTURE,
+) -> Listing:
     """List the units of a tree's JIT, including modules that Python expressions make in addition to its ahead-of-time build.
 
     Raises:
@@ -92,20 +131,21 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
     """
     check_folder(cache)
     script = _script(tree)
-    inputs = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), script.path.read_text()])
+    other = [architecture] if architecture != SASS_ARCHITECTURE else []
+    inputs = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), script.path.read_text(), *other])
     work = cache / "compiling" / hashlib.sha256(inputs.encode()).hexdigest()[:16]
     answer = work / "units.json"
     with places.lock(work):
         if not answer.exists():
             work.mkdir(parents=True, exist_ok=True)
-            text = _ask(script, tree, work, expressions, python, toolkit)
+            text = _ask(script, tree, work, expressions, python, toolkit, architecture)
             part = answer.with_suffix(".part")
             part.write_text(text)
             part.rename(answer)
     content = json.loads(answer.read_text())
     units = [_unit(unit) for unit in content["units"]]
     # Modules for other devices have other architectures in their flags.
-    here = {unit.module for unit in units if any(SASS_ARCHITECTURE in flag for flag in unit.flags)}
+    here = {unit.module for unit in units if any(_names(flag, architecture) for flag in unit.flags)}
     return Listing(
         tree,
         work,
@@ -117,6 +157,11 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
     )
 
 
+def _names(flag: str, architecture: str) -> bool:
+    """Return whether a flag names an architecture: `sm_90` is another one than `sm_90a`."""
+    return re.search(rf"{architecture}(?![0-9a-z])", flag) is not None
+
+
 def _script(tree: Path) -> UnitScript:
     script = known.units(lambda path: (tree / path).read_bytes() if (tree / path).is_file() else None)
     if script is None:
@@ -124,11 +169,19 @@ def _script(tree: Path) -> UnitScript:
     return script
 
 
-def _ask(script: UnitScript, tree: Path, work: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit) -> str:
+def _ask(
+    script: UnitScript,
+    tree: Path,
+    work: Path,
+    expressions: Sequence[str],
+    python: Path,
+    toolkit: Toolkit,
+    architecture: str,
+) -> str:
     # Some generators iterate over sets: a fixed hash seed makes the list of a tree reproducible.
     environment = toolkit.environment | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTHONPATH", None)
-    command = [str(python), str(script.path), str(tree), str(work), ARCHITECTURE]
+    command = [str(python), str(script.path), str(tree), str(work), architectures.number(architecture)]
     done = subprocess.run(
         command, input=json.dumps(sorted(expressions)), env=environment, cwd=work, capture_output=True, text=True, check=False
     )

@@ -40,7 +40,7 @@ class Absent:
 class Selection:
     """The units of one upstream's tree and its vendored upstreams: with all patches, or without any (`pristine`).
 
-    `everything`: select all units that patches touch, whole, in addition to those that they name.
+    `everything`: select all units that patches touch, whole, in addition to those that they name. `architecture`: their GPU.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Selection:
         *,
         everything: bool,
         pristine: bool,
+        architecture: str = listing.SASS_ARCHITECTURE,
     ) -> None:
         self._stores = stores
         self._upstream = layers.upstream
@@ -61,6 +62,7 @@ class Selection:
         self._toolkit = toolkit
         self._everything = everything
         self._pristine = pristine
+        self._architecture = architecture
         self.listing = self._list(layers.base if pristine else layers.tip)
         self._here = {unit.name: unit for unit in self.listing.units}
 
@@ -132,7 +134,7 @@ class Selection:
         cache = self._stores.place.cache
         folder = trees.folder(self._stores.objects(self._upstream), tree, cache)
         self._stores.tell("asking upstream's JIT for its units")
-        return listing.of(folder, self._expressions, self._python, self._toolkit, cache)
+        return listing.for_gpu(folder, self._expressions, self._python, self._toolkit, cache, self._architecture)
 
     def _near(self, pattern: str) -> list[str]:
         """Suggest units of the pattern's module, else modules with a similar name."""

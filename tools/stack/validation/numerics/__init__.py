@@ -14,7 +14,7 @@ SM120_ON_SM90 = "VALIDATION_SM120_ON_SM90"
 """The variable with FlashInfer's kernels for SM120, compiled for SM90, or the reason why there are none. If it is unset, the cases are not
 requested."""
 
-HEADERS = "include/flashinfer/mxfp4"
+HEADERS = "flashinfer/experimental/mxfp4_decode/include/flashinfer/mxfp4"
 """The folder of the carried MXFP4 kernels in FlashInfer."""
 
 KINDS = tuple(f"kernels/{kind}/" for kind in ("attention", "formats", "grouped", "linear", "moe", "quantizer", "sanitizer"))

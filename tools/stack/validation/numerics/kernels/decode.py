@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's small-M kernels of the series mxfp4-moe and mxfp4-dense: BF16 activations, MXFP4 weights.
+"""FlashInfer's small-M kernels of the series mxfp4-decode: BF16 activations, MXFP4 weights.
 
 They need no instruction of one GPU only: any from SM80 on can run them. Outputs are filled with NaN before each run, and computed
 twenty times. This finds elements that are never written, and sums whose order changes.

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules are data: a loader takes them from three places, refuses what is not whole, and their examples hold."""
+
+from pathlib import Path
+
+import pytest
+
+from stack.base.errors import StackError
+from stack.doctor.knowledge import check, load
+from stack.doctor.knowledge.rule import Origin, Rule
+
+WHOLE = """
+[[rule]]
+id = "fan-loud"
+title = "the fan is loud"
+means = "dust"
+fix = "clean it"
+any = ["fan is at <n> rpm"]
+evidence = ["o/r#1"]
+matches = ["the fan is at 9000 rpm"]
+misses = ["the fan is at rest"]
+"""
+
+
+def read(folder: Path, text: str) -> list[Rule]:
+    file = folder / "own.toml"
+    file.write_text(text)
+    return [*load.read(file, Origin.USER)]
+
+
+def test_the_package_s_rules_hold_by_their_own_examples() -> None:
+    rules = load.builtin()
+    assert len(rules) >= 100
+    assert [(each.rule.id, each.wanted, each.example) for each in check.failures(rules)] == []
+
+
+def test_each_has_evidence_and_both_examples() -> None:
+    for rule in load.builtin():
+        assert rule.evidence, rule.id
+        assert rule.matches, rule.id
+        assert rule.misses, rule.id
+        assert len(rule.title) < 140, rule.id
+
+
+def test_one_rule(tmp_path: Path) -> None:
+    (rule,) = read(tmp_path, WHOLE)
+    assert (rule.id, rule.kind, rule.sure.value, rule.origin) == ("fan-loud", "log", "likely", Origin.USER)
+    assert [*check.failures([rule])] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('matches = ["the fan is at 9000 rpm"]', "", "matches is missing"),
+        ('misses = ["the fan is at rest"]', "", "misses is missing"),
+        ('evidence = ["o/r#1"]', "", "evidence names no source"),
+        ('any = ["fan is at <n> rpm"]', "", "a rule looks at one kind"),
+        ('any = ["fan is at <n> rpm"]', 'any = ["fan"]', "fewer than 4 letters"),
+        ('fix = "clean it"', 'fix = "clean\\nit"', "has a line break"),
+        ('id = "fan-loud"', 'id = "Fan"', "lower-case words"),
+        ('id = "fan-loud"', 'id = "fan-loud"\nrun = "rm"', "is an unknown key"),
+        ('id = "fan-loud"', 'id = "fan-loud"\nsince = "soon"', "it has to be a version"),
+        ('id = "fan-loud"', 'id = "fan-loud"\nhardware = ["toaster"]', "known: spark"),
+        ('id = "fan-loud"', 'id = "fan-loud"\nfacts = ["a > 1"]', "a rule looks at one kind"),
+        ('id = "fan-loud"', 'id = "fan-loud"\nseverity = "bad"', "wrong or worth knowing"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(StackError, match=problem.replace("(", r"\(")):
+        read(tmp_path, WHOLE.replace(old, new))
+
+
+def test_an_example_that_does_not_hold(tmp_path: Path) -> None:
+    (rule,) = read(tmp_path, WHOLE.replace("at rest", "at 1 rpm"))
+    assert [(each.wanted, each.example) for each in check.failures([rule])] == [(False, "the fan is at 1 rpm")]
+
+
+def test_rules_of_a_stack_and_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    root, own = tmp_path / "stack", tmp_path / "config/stack"
+    for folder, name in ((root, "stack-rule"), (own, "my-rule")):
+        (folder / load.BELOW).mkdir(parents=True)
+        (folder / load.BELOW / "a.toml").write_text(WHOLE.replace("fan-loud", name))
+    found = {rule.id: rule.origin for rule in load.load(root)}
+    assert (found["stack-rule"], found["my-rule"]) == (Origin.STACK, Origin.USER)
+    assert "stack-rule" not in {rule.id for rule in load.load(None)}
+
+
+def test_no_rule_takes_another_s_place(tmp_path: Path) -> None:
+    (tmp_path / load.BELOW).mkdir(parents=True)
+    (tmp_path / load.BELOW / "a.toml").write_text(WHOLE.replace("fan-loud", "out-of-memory"))
+    with pytest.raises(StackError, match="give it another id"):
+        load.load(tmp_path)
+
+
+def test_a_stack_s_rules_are_not_followed_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / load.BELOW).mkdir(parents=True)
+    elsewhere = tmp_path / "x.toml"
+    elsewhere.write_text(WHOLE)
+    (tmp_path / load.BELOW / "a.toml").symlink_to(elsewhere)
+    with pytest.raises(StackError, match="is a link"):
+        load.load(tmp_path)
+
+
+def test_too_large_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="larger than 256 KiB"):
+        read(tmp_path, WHOLE + "#" * 2**18)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the first error of a log and its traceback's innermost frames."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stack.deploy.vllm_log import Line
+from stack.doctor.diagnosis import order
+from stack.doctor.knowledge.pattern import Pattern
+
+_ERROR = re.compile(
+    r"(?:\[rank\d{1,4}\]:? )?(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Failure|Interrupt)(?:: |:?$)"
+    r"|(?:[\w. ]{1,80}: )?error: (?:argument|unrecognized) |Fatal Python error: |terminate called "
+)
+_FRAME = re.compile(r'\s{0,20}File "([^"]{1,400})", line (\d{1,7})(?:, in (.{1,100}))?')
+_FRAMES = 3
+_ABOVE = 200
+"""Most lines of a traceback that are read."""
+_OPEN = re.compile(r"\d+ validation errors? for |Traceback \(most recent call last\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame of a traceback: file, line, function, and its source."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstError:
+    """An error, the innermost frames of its traceback (the innermost last), and its place among the lines.
+
+    `is_complete`: false if the next lines say what the error is.
+    """
+
+    line: Line
+    frames: tuple[Frame, ...]
+    place: int
+    is_complete: bool = True
+
+
+def first(lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Pattern]) -> FirstError | None:
+    """Find the first error; `follows`: patterns of errors that are only consequences.
+
+    Of errors at the same time, the engine's comes before the API server's.
+    """
+    best: tuple[float, int, int] | None = None
+    found: int | None = None
+    ending = False
+    for place, line in enumerate(lines):
+        ending = ending or ("[shutdown]" in line.text and "unexpectedly" not in line.text)
+        if ending or line.level not in ("", "ERROR", "CRITICAL") or not _ERROR.match(line.text.lstrip()):
+            continue
+        if any(pattern.fits(line.text) for pattern in follows):
+            continue
+        key = (at.get(line.number, 0.0), order.process(line), place)
+        if best is None or _is_before(key, best):
+            best, found = key, place
+    if found is None:
+        return None
+    return FirstError(lines[found], _frames(lines, found), found, not _OPEN.search(lines[found].text))
+
+
+def _is_before(key: tuple[float, int, int], best: tuple[float, int, int]) -> bool:
+    if abs(key[0] - best[0]) <= order.AT_ONCE and key[1] != best[1]:
+        return key[1] < best[1]
+    return key[0] < best[0]
+
+
+def _frames(lines: Sequence[Line], place: int) -> tuple[Frame, ...]:
+    """Read the innermost frames above an error: of the same process, up to the beginning of its traceback."""
+    own = lines[place].process
+    above = [line for line in lines[max(0, place - _ABOVE) : place] if line.process == own]
+    found = list[Frame]()
+    for at in range(len(above) - 1, -1, -1):
+        text = above[at].text
+        if "Traceback (most recent call last)" in text or len(found) == _FRAMES:
+            break
+        if frame := _FRAME.match(text):
+            source = above[at + 1].text.strip() if at + 1 < len(above) and not _FRAME.match(above[at + 1].text) else ""
+            found.append(Frame(frame[1], int(frame[2]), frame[3] or "?", source[:160]))
+    return tuple(reversed(found))

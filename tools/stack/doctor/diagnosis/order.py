@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Order lines by time and by process: of failures at the same time, the kernel's and the engine's come before the API server's."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from stack.deploy.vllm_log import Line
+from stack.doctor.knowledge.match import is_kernel
+
+AT_ONCE = 60.0
+"""Seconds within which failures belong together: a process that lost its peer reports that within a minute."""
+_CLOCK = re.compile(r"\[(?:\w{3} )?(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})\]|^(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) ")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_PROCESSES = (("worker", 1), ("engine", 2), ("ray", 3), ("dpcoordinator", 4), ("apiserver", 5))
+
+
+def process(line: Line) -> int:
+    """Return the place of a line's process in the order of causes: the kernel is first, the API server last."""
+    if is_kernel(line):
+        return 0
+    name = line.process.lower()
+    return next((place for start, place in _PROCESSES if name.startswith(start)), 2)
+
+
+def times(lines: Iterable[Line]) -> Mapping[int, float]:
+    """Return the time of each line by its number, in seconds; a line without a time has that of the line before it."""
+    found, now = dict[int, float](), 0.0
+    for line in lines:
+        now = _seconds(line) or now
+        found.setdefault(line.number, now)
+    return found
+
+
+def _seconds(line: Line) -> float | None:
+    if line.at:
+        return _parsed(f"2024-{line.at}", "%Y-%m-%d %H:%M:%S")
+    clock = _CLOCK.search(line.text[:100])
+    if clock is None:
+        return None
+    month, day, time = (clock[1], clock[2], clock[3]) if clock[1] else (clock[5], clock[6], clock[7])
+    if month not in _MONTHS:
+        return None
+    return _parsed(f"2024-{_MONTHS.index(month) + 1}-{day} {time}", "%Y-%m-%d %H:%M:%S")
+
+
+def _parsed(text: str, form: str) -> float | None:
+    """Return a time as seconds. Logs have no year: each is taken to be in one that has a 29 February."""
+    try:
+        return (datetime.strptime(text, form) - datetime(2024, 1, 1)).total_seconds() + 1
+    except ValueError:
+        return None

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parse YAML files that start servers: compose, recipes of the Spark community, Kubernetes and Helm values, llama-swap."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from stack.base.errors import StackError
+from stack.doctor import nodes, shell
+from stack.doctor.commands import Collector, Container, Flag, Serve, Setting, served, shell_commands, variable
+from stack.doctor.shell import Word
+
+_PLACEHOLDER = re.compile(r"\{(\w{1,60})\}")
+_MACRO = re.compile(r"\$\{(\w{1,60})\}")
+_SHM = "/dev/shm"  # noqa: S108 - it is what is looked for
+_VLLM = re.compile(r"vllm", re.IGNORECASE)
+_ENGINES = {"vllm": _VLLM, "SGLang": re.compile(r"sglang"), "TensorRT-LLM": re.compile(r"tensorrt-?llm|tritonserver")}
+_RECIPE_FLAGS = {
+    "tensor_parallel": "--tensor-parallel-size",
+    "pipeline_parallel": "--pipeline-parallel-size",
+    "data_parallel": "--data-parallel-size",
+}
+"""Names of a recipe's defaults that are not those of flags."""
+_PRODUCTION = {
+    "maxModelLen": "--max-model-len",
+    "tensorParallelSize": "--tensor-parallel-size",
+    "gpuMemoryUtilization": "--gpu-memory-utilization",
+    "maxNumSeqs": "--max-num-seqs",
+    "dtype": "--dtype",
+}
+"""Settings of vLLM's production stack with the flags that its chart makes of them."""
+
+
+def parse(found: Collector, path: str, text: str) -> None:
+    """Parse a YAML file of any of these kinds, which its content tells.
+
+    Raises:
+        StackError: it is not valid YAML.
+
+    """
+    try:
+        documents: list[yaml.Node | None] = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
+    except (yaml.YAMLError, RecursionError) as failed:
+        mark = getattr(failed, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else path
+        raise StackError(f"{where} is not valid YAML", "correct it") from failed
+    if any(nodes.value(top, "apiVersion") is not None for top in documents):
+        _kubernetes(found, documents)
+        return
+    for top in documents:
+        _document(found, top)
+
+
+def is_valid(text: str) -> bool:
+    """Tell whether a text is YAML."""
+    try:
+        return all(isinstance(top, yaml.MappingNode) for top in yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError):
+        return False
+
+
+def _document(found: Collector, top: yaml.Node | None) -> None:
+    command = nodes.value(top, "command")
+    if nodes.value(top, "services") is None and _is_recipe(top, command):
+        _recipe(found, top, command)
+    elif any(nodes.value(model, "cmd") is not None for _, model in nodes.items(nodes.value(top, "models"))):
+        _llama_swap(found, top)
+    elif nodes.value(top, "services") is None and _is_helm(top):
+        _helm(found, top)
+    else:
+        for _, service in nodes.items(nodes.value(top, "services") or top):
+            _service(found, service)
+
+
+def _is_recipe(top: yaml.Node | None, command: yaml.Node | None) -> bool:
+    """Tell whether it is a recipe of eugr/spark-vllm-docker or of sparkrun."""
+    if isinstance(command, yaml.ScalarNode) and not nodes.value(top, "image"):
+        return True
+    names = ("recipe_version", "runtime", "defaults")
+    return sum(nodes.value(top, name) is not None for name in names) > 1
+
+
+def _recipe(found: Collector, top: yaml.Node | None, command: yaml.Node | None) -> None:
+    """Parse a recipe: its command with the defaults in place of placeholders, and its variables."""
+    defaults = {name: nodes.text(given) for name, given in nodes.items(nodes.value(top, "defaults"))}
+    defaults = {"model": nodes.text(nodes.value(top, "model")), **defaults}
+    settings = [Setting(name, nodes.text(given), nodes.line(given)) for name, given in nodes.items(nodes.value(top, "env"))]
+    # Its runner starts the container with the host's network and memory, and with volumes for caches.
+    container = Container(
+        (top.start_mark.line + 1) if top else 1, host_network=True, volumes=("/root/.cache",), shared=True, is_started=False
+    )
+    found.settings += settings
+    found.containers.append(container)
+    found.is_spark = True
+    runtime = nodes.text(nodes.value(top, "runtime"))
+    if command is not None:
+        content = (
+            nodes.written(command)
+            if isinstance(command, yaml.ScalarNode) and command.style in ("|", ">")
+            else nodes.text(command)
+        )
+        shell_commands(found, shell.commands(_filled(content, defaults), nodes.line(command)), container)
+    elif runtime.startswith("vllm"):
+        found.serves.append(_from_defaults(top, defaults, container))
+    elif runtime:
+        found.others.append((runtime, 1))
+
+
+def _filled(text: str, defaults: Mapping[str, str]) -> str:
+    """Fill a recipe's placeholders; one without a default stays unknown, like a variable. Doubled braces are braces."""
+
+    def filled(match: re.Match[str]) -> str:
+        return defaults.get(match[1], f"${match[1]}")
+
+    held = text.replace("{{", "\0").replace("}}", "\1")
+    return _PLACEHOLDER.sub(filled, held).replace("\0", "{").replace("\1", "}")
+
+
+def _from_defaults(top: yaml.Node | None, defaults: Mapping[str, str], container: Container) -> Serve:
+    """Return the command that a runner makes of a recipe without one."""
+    lines = {name: nodes.line(given) for name, given in nodes.items(nodes.value(top, "defaults"))}
+    flags = [
+        Flag(_RECIPE_FLAGS.get(name, f"--{name.replace('_', '-')}"), given, lines[name])
+        for name, given in defaults.items()
+        if name in lines
+    ]
+    model = defaults.get("model") or None
+    return Serve((top.start_mark.line + 1) if top else 1, model, tuple(flags), container, is_whole=False)
+
+
+def _service(found: Collector, service: yaml.Node) -> None:
+    """Parse a service of a compose file."""
+    settings = [*_environment(nodes.value(service, "environment"))]
+    privileged = nodes.value(service, "privileged")
+    shm = nodes.value(service, "shm_size") is not None or nodes.text(nodes.value(service, "ipc")) == "host"
+    container = Container(
+        service.start_mark.line + 1,
+        privileged.start_mark.line + 1 if privileged is not None and nodes.text(privileged) == "true" else None,
+        nodes.text(nodes.value(service, "network_mode")) == "host",
+        tuple(_ports(nodes.value(service, "ports"))),
+        tuple(_mounts(nodes.value(service, "volumes"))),
+        tuple(settings),
+        shared=shm or any(mounted == _SHM for mounted in _mounts(nodes.value(service, "volumes"))),
+    )
+    found.containers.append(container)
+    found.settings += settings
+    if (listed := nodes.value(service, "env_file")) is not None:
+        found.sources += [nodes.text(nodes.value(file, "path") or file) for file in nodes.sequence(listed) or [listed]]
+    parts = [part for name in ("entrypoint", "command") if (part := nodes.value(service, name)) is not None]
+    _image_command(
+        found, [word for part in parts for word in nodes.words(part)], nodes.text(nodes.value(service, "image")), container
+    )
+
+
+def _image_command(found: Collector, words: list[Word], image: str, container: Container) -> None:
+    """Parse the command of a container: the published image of vLLM has `vllm serve` as its entry point, so it may consist of flags."""
+    if not words:
+        _note_other(found, image, container.line)
+        return
+    serves, others = len(found.serves), len(found.others)
+    shell_commands(found, iter((tuple(words),)), container)
+    if len(found.serves) > serves or len(found.others) > others:
+        return
+    if words[0].text.startswith("--") or _VLLM.search(image):
+        if _note_other(found, image, container.line):
+            return
+        found.serves.append(served(tuple(words[words[0].text == "serve" :]), words[0].line, container))
+
+
+def _note_other(found: Collector, image: str, line: int) -> bool:
+    """Note a container of another server's image; return whether it is one."""
+    other = next((name for name, words in _ENGINES.items() if name != "vllm" and words.search(image)), None)
+    if other is not None:
+        found.others.append((other, line))
+    return other is not None
+
+
+def _environment(node: yaml.Node | None) -> Iterator[Setting]:
+    for name, given in nodes.items(node):
+        yield Setting(name, nodes.text(given), nodes.line(given))
+    for item in nodes.sequence(node):
+        if isinstance(item, yaml.MappingNode):
+            # Kubernetes; a value from a secret or a map is not in the file.
+            name, stated = nodes.text(nodes.value(item, "name")), nodes.value(item, "value")
+            yield Setting(name, nodes.text(stated) if stated is not None else f"${name}", nodes.line(item))
+        else:
+            yield variable(nodes.text(item), nodes.line(item))
+
+
+def _ports(node: yaml.Node | None) -> Iterator[Word]:
+    for item in nodes.sequence(node):
+        if isinstance(item, yaml.MappingNode):
+            parts = {name: nodes.text(given) for name, given in nodes.items(item)}
+            text = f"{parts.get('host_ip', '')}:{parts.get('published', '')}:{parts.get('target', '')}".lstrip(":")
+        else:
+            text = nodes.text(item)
+        yield Word(shell.filled(text, {}), item.start_mark.line + 1)
+
+
+def _mounts(node: yaml.Node | None) -> Iterator[str]:
+    for item in nodes.sequence(node):
+        if isinstance(item, yaml.MappingNode):
+            yield next((nodes.text(given) for name, given in nodes.items(item) if name in ("target", "mountPath")), "")
+        else:
+            parts = nodes.text(item).split(":")
+            yield parts[1] if len(parts) > 1 else parts[0]
+
+
+def _kubernetes(found: Collector, documents: Sequence[yaml.Node | None]) -> None:
+    """Parse manifests: all containers in them, and whether a service opens them to the network."""
+    opened = [
+        Word("", nodes.line(kind))
+        for top in documents
+        if nodes.text(nodes.value(top, "kind")) == "Service"
+        and (kind := nodes.value(nodes.value(top, "spec"), "type")) is not None
+        and nodes.text(kind) in ("NodePort", "LoadBalancer")
+    ]
+    for document in documents:
+        for mapping in nodes.walk(document):
+            if nodes.value(mapping, "containers") is not None:
+                host = nodes.text(nodes.value(mapping, "hostNetwork")) == "true"
+                for each in nodes.sequence(nodes.value(mapping, "containers")):
+                    _pod_container(found, each, host_network=host, opened=tuple(opened))
+            elif nodes.value(mapping, "modelFormat") is not None and nodes.value(mapping, "args") is not None:
+                _pod_container(found, mapping, host_network=False, opened=tuple(opened))
+
+
+def _pod_container(found: Collector, node: yaml.Node, *, host_network: bool, opened: tuple[Word, ...]) -> None:
+    settings = [*_environment(nodes.value(node, "env"))]
+    host_ports = [
+        port for item in nodes.sequence(nodes.value(node, "ports")) if (port := nodes.value(item, "hostPort")) is not None
+    ]
+    privileged = nodes.value(nodes.value(node, "securityContext"), "privileged")
+    mounts = tuple(_mounts(nodes.value(node, "volumeMounts")))
+    container = Container(
+        node.start_mark.line + 1,
+        nodes.line(privileged) if privileged is not None and nodes.text(privileged) == "true" else None,
+        host_network,
+        (*(Word("", nodes.line(port)) for port in host_ports), *opened),
+        mounts,
+        tuple(settings),
+        shared=_SHM in mounts,
+    )
+    found.containers.append(container)
+    found.settings += settings
+    if nodes.value(node, "envFrom") is not None:
+        found.sources.append("envFrom")
+    words = [word for name in ("command", "args") for word in nodes.words(nodes.value(node, name))]
+    _image_command(found, words, _image(nodes.value(node, "image")), container)
+
+
+def _image(node: yaml.Node | None) -> str:
+    """Return an image's name: a text, or a chart's repository."""
+    return nodes.text(node) or nodes.text(nodes.value(node, "repository"))
+
+
+def _is_helm(top: yaml.Node | None) -> bool:
+    return any(
+        nodes.value(each, "vllmConfig") is not None
+        or (
+            isinstance(nodes.value(each, "image"), yaml.MappingNode)
+            and any(nodes.value(each, name) is not None for name in _ARGUMENTS)
+        )
+        for each in nodes.walk(top)
+    )
+
+
+_ARGUMENTS = ("args", "extraArgs", "command", "serverArgs")
+
+
+def _helm(found: Collector, top: yaml.Node | None) -> None:
+    """Parse values of a chart: its containers, and the models of vLLM's production stack."""
+    for mapping in nodes.walk(top):
+        config = nodes.value(mapping, "vllmConfig")
+        settings = [*_environment(nodes.value(mapping, "env"))]
+        container = Container(mapping.start_mark.line + 1, settings=tuple(settings), is_started=False, shared=True)
+        words = [word for name in _ARGUMENTS for word in nodes.words(nodes.value(mapping, name))]
+        if config is not None:
+            found.containers.append(container)
+            found.settings += settings
+            flags = [
+                Flag(flag, nodes.text(given), nodes.line(given))
+                for name, given in nodes.items(config)
+                if (flag := _PRODUCTION.get(name))
+            ]
+            more = served(tuple(nodes.words(nodes.value(config, "extraArgs"))), mapping.start_mark.line + 1, container)
+            model = nodes.text(nodes.value(mapping, "modelURL")) or None
+            found.serves.append(Serve(container.line, model, (*flags, *more.flags), container, is_whole=False))
+        elif words and isinstance(nodes.value(mapping, "image"), yaml.MappingNode):
+            found.containers.append(container)
+            found.settings += settings
+            _image_command(found, words, _image(nodes.value(mapping, "image")), container)
+
+
+def _llama_swap(found: Collector, top: yaml.Node | None) -> None:
+    """Parse a configuration of llama-swap: a command for each model."""
+    macros = {name: nodes.text(given) for name, given in nodes.items(nodes.value(top, "macros"))}
+    for name, model in nodes.items(nodes.value(top, "models")):
+        command = nodes.value(model, "cmd")
+        if not isinstance(command, yaml.ScalarNode):
+            continue
+        settings = [variable(nodes.text(item), nodes.line(item)) for item in nodes.sequence(nodes.value(model, "env"))]
+        found.settings += settings
+        own = {**macros, "MODEL_ID": name}
+        content = nodes.written(command) if command.style in ("|", ">") else nodes.text(command)
+        # Lines of a block are one command, as llama-swap joins them.
+        joined = re.sub(r"(?<!\\)\n(?=[ \t]*\S)", " \\\n", content.rstrip("\n"))
+        filled = _MACRO.sub(lambda match, own=own: own.get(match[1], match[0]), joined)  # type: ignore[misc]
+        shell_commands(found, shell.commands(filled, nodes.line(command)), None)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read YAML nodes with their lines: mappings with merged keys, texts, and commands."""
+
+from collections.abc import Iterable, Iterator
+
+import yaml
+
+from stack.doctor import shell
+from stack.doctor.shell import Word
+
+
+def words(node: yaml.Node | None) -> Iterator[Word]:
+    """Split a command, given as a list or as a text. Compose splits a text without a shell, so lines do not end commands."""
+    if isinstance(node, yaml.SequenceNode):
+        yield from (Word(shell.filled(text(item), {}), line(item)) for item in node.value)
+    elif isinstance(node, yaml.ScalarNode):
+        # A folded block's value has lost its line breaks.
+        content = written(node) if node.style == ">" else str(node.value)
+        yield from (word for command in shell.commands(content, line(node)) for word in command)
+
+
+def line(node: yaml.Node) -> int:
+    """Return the line where a node's text begins: for a block, the line after its sign."""
+    return int(node.start_mark.line) + 1 + (isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"))
+
+
+def written(node: yaml.ScalarNode) -> str:
+    """Return the text of a block as written."""
+    buffer = node.start_mark.buffer
+    return (
+        str(node.value) if buffer is None else str(buffer[node.start_mark.pointer : node.end_mark.pointer].partition("\n")[2])
+    )
+
+
+def items(node: yaml.Node | None) -> Iterable[tuple[str, yaml.Node]]:
+    """Return keys and values of a mapping, with those that are merged into it (`<<`)."""
+    return _merged(node).items()
+
+
+def value(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    """Return a mapping's value; None if there is none, or the node is not a mapping."""
+    return _merged(node).get(key)
+
+
+def sequence(node: yaml.Node | None) -> list[yaml.Node]:
+    """Return the items of a list; empty for anything else."""
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def text(node: yaml.Node | None) -> str:
+    """Return a scalar's text; empty for anything else."""
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+
+def walk(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    """Yield all mappings in a document, each once, outer ones first."""
+    seen, left = set[int](), [node]
+    while left:
+        one = left.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, yaml.MappingNode):
+            yield one
+            left += [inner for _, inner in one.value]
+        elif isinstance(one, yaml.SequenceNode):
+            left += one.value
+
+
+def _merged(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    """Merge a mapping: own keys count before merged ones, and earlier ones before later ones. Each mapping is merged once, to end cycles."""
+    found: dict[str, yaml.Node] = {}
+    seen, left = set[int](), [node]
+    while left:
+        mapping = left.pop()
+        if not isinstance(mapping, yaml.MappingNode) or id(mapping) in seen:
+            continue
+        seen.add(id(mapping))
+        merged = [inner for key, inner in mapping.value if text(key) == "<<"]
+        found = {text(key): inner for key, inner in mapping.value if text(key) != "<<"} | found
+        left += reversed(
+            [each for inner in merged for each in (inner.value if isinstance(inner, yaml.SequenceNode) else [inner])]
+        )
+    return found
