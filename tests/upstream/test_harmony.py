@@ -5,7 +5,7 @@ What the model says is given as tokens, in one piece (as without streaming), or 
 where speculative decoding brings several at once), and cut anywhere (as by max_tokens). What the model is told is looked
 at as the prompt that its tokens spell. Engine, network and model are not part of it.
 
-The tests that the patches bring for upstream's own test files run here, too (pull_tests.py).
+The tests that the patches bring for upstream's own test files are named in PROVES.
 """
 
 import itertools
@@ -15,7 +15,6 @@ from typing import Any
 
 import harmony_cases
 import harmony_vocabulary as vocabulary
-import pull_tests
 import pytest
 import support
 from harmony_client import (
@@ -33,7 +32,6 @@ from harmony_client import (
     streamed,
     whole,
 )
-from harmony_vocabulary import _no_download  # noqa: F401  (upstream's tests ask for the model's tokenizer)
 
 with support.quiet():
     import vllm.parser.harmony as parsing
@@ -64,23 +62,19 @@ MISSPELT = "vllm/correct-misspelt-tool-names-in-calls-of-gpt-oss.patch"
 PROVES = {
     ARGUMENTS: [
         "test_arguments_stay_as_the_model_wrote_them",
-        # upstream's
-        "test_tool_call_arguments_are_kept_as_written",
+        "tests/parser/test_harmony.py::test_tool_call_arguments_are_kept_as_written",
     ],
     CONTENT_TYPES: [
         "test_structured_output_is_an_answer",
-        # upstream's
-        "test_content_type_is_no_recipient",
+        "tests/parser/test_harmony.py::test_content_type_is_no_recipient",
     ],
     CUT: [
         "test_a_header_that_was_cut_off_is_no_answer",
-        # upstream's
-        "test_output_cut_within_a_header",
+        "tests/parser/test_harmony.py::test_output_cut_within_a_header",
     ],
     PARTED: [
         "test_a_line_break_parts_two_messages",
-        # upstream's
-        "test_messages_of_a_kind_are_parted_in_a_stream",
+        "tests/parser/test_harmony.py::test_messages_of_a_kind_are_parted_in_a_stream",
     ],
     HEADERS: [
         "test_an_answer_arrives_whatever_its_header",
@@ -90,105 +84,91 @@ PROVES = {
         "test_doubtful_channels_are_no_answer",
         "test_other_authors_are_the_same_streamed_and_whole",
         "test_headers_without_message_show_no_control_tokens",
-        # upstream's
-        "test_answer_after_a_malformed_header",
-        "test_call_after_a_malformed_header",
-        "test_reasoning_in_a_doubtful_channel",
-        "test_messages_of_other_authors_are_left_out",
-        "test_message_ends_where_the_next_one_begins",
-        "test_header_that_ends_without_message_token",
-        "test_control_tokens_are_no_text",
-        "test_character_that_was_cut_off",
+        "tests/parser/test_harmony_reader.py::test_answer_after_a_malformed_header",
+        "tests/parser/test_harmony_reader.py::test_call_after_a_malformed_header",
+        "tests/parser/test_harmony_reader.py::test_reasoning_in_a_doubtful_channel",
+        "tests/parser/test_harmony_reader.py::test_messages_of_other_authors_are_left_out",
+        "tests/parser/test_harmony_reader.py::test_message_ends_where_the_next_one_begins",
+        "tests/parser/test_harmony_reader.py::test_header_that_ends_without_message_token",
+        "tests/parser/test_harmony_reader.py::test_control_tokens_are_no_text",
+        "tests/parser/test_harmony_reader.py::test_character_that_was_cut_off",
     ],
     RECIPIENTS: [
         "test_without_tools_nothing_is_a_call",
         "test_recipients_that_are_no_tools_are_text",
-        # upstream's
-        "test_without_tools_nothing_becomes_a_call",
-        "test_recipient_that_is_no_tool_of_a_chat_request",
-        "test_recipient_that_is_a_tool_of_the_request",
-        "test_recipients_of_a_responses_request",
+        "tests/parser/test_harmony_recipients.py::test_without_tools_nothing_becomes_a_call",
+        "tests/parser/test_harmony_recipients.py::test_recipient_that_is_no_tool_of_a_chat_request",
+        "tests/parser/test_harmony_recipients.py::test_recipient_that_is_a_tool_of_the_request",
+        "tests/parser/test_harmony_recipients.py::test_recipients_of_a_responses_request",
     ],
     EMPTY_ITEMS: [
         "test_calls_without_arguments_are_announced",
         "test_empty_items_are_announced",
-        # upstream's
-        "test_empty_harmony_item_is_announced",
+        "tests/entrypoints/openai/responses/test_streaming_events.py::test_empty_harmony_item_is_announced",
     ],
     BROWSER: [
         "test_browser_calls_end_no_request",
-        # upstream's
-        "test_browser_calls_are_the_same_in_a_stream",
+        "tests/entrypoints/openai/responses/test_harmony_utils.py::test_browser_calls_are_the_same_in_a_stream",
     ],
     CONTINUED: [
         "test_a_later_request_brings_its_instructions",
         "test_a_later_request_brings_its_tools",
         "test_a_later_request_brings_its_effort",
         "test_developer_messages_survive_new_instructions",
-        # upstream's
-        "test_instructions_are_those_of_the_present_request",
-        "test_developer_messages_stay",
-        "test_instructions_in_the_system_message",
-        "test_tools_and_effort_are_those_of_the_present_request",
+        "tests/renderers/test_harmony_continuation.py::test_instructions_are_those_of_the_present_request",
+        "tests/renderers/test_harmony_continuation.py::test_developer_messages_stay",
+        "tests/renderers/test_harmony_continuation.py::test_instructions_in_the_system_message",
+        "tests/renderers/test_harmony_continuation.py::test_tools_and_effort_are_those_of_the_present_request",
     ],
     PREAMBLES: [
         "test_a_preamble_keeps_the_reasoning_before_it",
         "test_answers_in_the_history_stay_answers",
-        # upstream's
-        "test_preamble_goes_to_the_commentary_channel",
-        "test_message_item_has_the_phase_of_its_channel",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_preamble_goes_to_the_commentary_channel",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_message_item_has_the_phase_of_its_channel",
     ],
     LISTS: [
         "test_outputs_can_be_lists",
-        # upstream's
-        "test_function_call_output_can_be_a_list",
+        "tests/entrypoints/openai/responses/test_response_input_to_harmony.py::test_function_call_output_can_be_a_list",
     ],
     DEVELOPER: [
         "test_later_developer_messages_have_their_text",
-        # upstream's
-        "test_later_developer_message_keeps_its_text",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_later_developer_message_keeps_its_text",
     ],
     NULL_CALLS: [
-        "test_null_tool_calls_are_none",
-        # upstream's
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_null_tool_calls_are_none",
         "test_null_tool_calls_are_none",
     ],
     PARTS: [
         "test_an_empty_first_part_does_not_hide_the_rest",
         "test_null_text_is_empty",
-        # upstream's
-        "test_empty_first_part_does_not_hide_the_others",
-        "test_answer_without_text_is_left_out",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_empty_first_part_does_not_hide_the_others",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_answer_without_text_is_left_out",
     ],
     IDS: [
         "test_an_id_that_is_used_twice",
-        # upstream's
-        "test_tool_response_belongs_to_the_latest_call_with_its_id",
+        "tests/entrypoints/openai/parser/test_harmony_utils.py::test_tool_response_belongs_to_the_latest_call_with_its_id",
     ],
     UNSUPPORTED: [
         "test_errors_name_items_and_tools",
-        # upstream's
-        "test_error_names_the_input_item",
-        "test_list_of_mcp_tools_is_taken",
-        "test_error_names_the_tool",
+        "tests/renderers/test_harmony_unsupported_items.py::test_error_names_the_input_item",
+        "tests/renderers/test_harmony_unsupported_items.py::test_list_of_mcp_tools_is_taken",
+        "tests/renderers/test_harmony_unsupported_items.py::test_error_names_the_tool",
     ],
     SERVER_TOOLS: [
         "test_what_a_response_has_can_be_sent_back",
         "test_searches_can_be_sent_back",
         "test_calls_of_servers_keep_what_came_of_them",
         "test_calls_come_back_as_they_were",
-        # upstream's
-        "test_call_comes_back_as_the_model_wrote_it",
-        "test_recipients_are_the_same_in_a_stream",
-        "test_search_without_arguments",
-        "test_result_follows_the_call",
-        "test_other_items_are_left_to_others",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_call_comes_back_as_the_model_wrote_it",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_recipients_are_the_same_in_a_stream",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_search_without_arguments",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_result_follows_the_call",
+        "tests/entrypoints/openai/responses/test_harmony_server_tools.py::test_other_items_are_left_to_others",
     ],
     MISSPELT: [
         "test_a_misspelt_tool_is_that_tool",
-        # upstream's
-        "test_misspelt_tool_is_corrected",
-        "test_misspelt_tool_that_may_be_two_is_no_call",
+        "tests/parser/test_harmony_recipients.py::test_misspelt_tool_is_corrected",
+        "tests/parser/test_harmony_recipients.py::test_misspelt_tool_that_may_be_two_is_no_call",
     ],
 }
 # TestAdjustRequest compiles grammars with xgrammar and the model's tokenizer; conftest.py starts servers.
@@ -603,7 +583,5 @@ def test_an_empty_answer_is_left_out() -> None:
     assert chat(USER, {"role": "assistant", "content": [{"type": "text", "text": ""}]}, LATER) == chat(USER, LATER)
 
 
-# Run the cases that a review found, and what the pull requests bring.
+# Run the cases that a review found.
 globals().update({name: test for name, test in vars(harmony_cases).items() if name.startswith("test_")})
-for _patch in PROVES:
-    globals().update(pull_tests.tests_of(pull_tests.ROOT / "stacks/harmony" / _patch))

@@ -38,6 +38,7 @@ with support.quiet():
 TRTLLM = "vllm/refuse-flashinfer-s-trtllm-nvfp4-gemm-outside-sm10x.patch"
 PADDING = "vllm/pad-gated-nvfp4-experts-for-flashinfer-s-and-vllm-s-cutlass-moe.patch"
 HALVES = "vllm/keep-both-global-scales-of-nvfp4-gate-and-up-projections.patch"
+COPIES = "vllm/pad-nvfp4-experts-for-flashinfer-s-b12x-moe-once-while-they-load.patch"
 BLOCKS = "vllm/keep-nvfp4-block-scales-as-loaded-in-flashinfer-s-b12x-moe.patch"
 CAPACITY = "vllm/size-flashinfer-s-b12x-moe-for-the-tokens-of-all-data-parallel-ranks.patch"
 BUFFERS = "vllm/share-the-buffers-of-flashinfer-s-b12x-moe-among-layers.patch"
@@ -49,17 +50,21 @@ PROVES = {
     ],
     PADDING: [
         "test_padded_experts_answer_as_unpadded_ones",
-        "tests/quantization/test_nvfp4_moe_intermediate_padding.py::test_gate_and_up_are_padded_separately",
-        "tests/quantization/test_nvfp4_moe_intermediate_padding.py::test_the_padded_size_of_experts_without_a_gate_is_recorded",
+        "tests/kernels/moe/test_nvfp4_moe_intermediate_padding.py::test_gate_and_up_are_padded_separately",
+        "tests/kernels/moe/test_nvfp4_moe_intermediate_padding.py::test_the_padded_size_of_experts_without_a_gate_is_recorded",
+    ],
+    COPIES: [
+        "test_b12x_gets_experts_that_it_need_not_pad",
+        "tests/kernels/moe/test_nvfp4_b12x_moe_padding.py::test_intermediate_size_is_a_multiple_of_256",
     ],
     HALVES: [
         "test_gate_and_up_with_different_scales_answer_as_the_checkpoint_says",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_linear_up_is_exact",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_clamped_up_keeps_its_magnitude",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_equal_scales_change_nothing",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_an_expert_without_weights_stays_zero",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_scales_of_other_ranks_experts_cover_the_largest_ratio",
-        "tests/quantization/test_nvfp4_w13_global_scales.py::test_every_loader_merges",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_linear_up_is_exact",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_clamped_up_keeps_its_magnitude",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_equal_scales_change_nothing",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_an_expert_without_weights_stays_zero",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_scales_of_other_ranks_experts_cover_the_largest_ratio",
+        "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_every_loader_merges",
     ],
     BLOCKS: [
         "test_b12x_keeps_the_block_scales",
@@ -162,6 +167,43 @@ def test_padded_experts_answer_as_unpadded_ones(monkeypatch: pytest.MonkeyPatch,
         read13 = read13.roll(columns, 1)
     hidden = random(5, 64, deviation=1.0, seed=2)
     torch.testing.assert_close(nvfp4.experts(read13, read2, hidden), nvfp4.experts(*given.values, hidden))
+
+
+@pytest.mark.parametrize("size", [1856, 928, 320])
+def test_b12x_gets_experts_that_it_need_not_pad(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """pad-nvfp4-experts-…: FlashInfer pads others to a multiple of 256, and keeps them twice; Nemotron-3 has no gate."""
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    w13, w13_scale, w13_shared = nvfp4.quantize(random(1, size, 64))
+    w2, w2_scale, w2_shared = nvfp4.quantize(random(1, 64, size, seed=1))
+    config = SimpleNamespace(moe_parallel_config=SimpleNamespace(enable_eplb=False), intermediate_size_per_partition=size)
+    prepared = preparing.prepare_nvfp4_moe_layer_for_fi_or_cutlass(
+        backend=NvFp4MoeBackend.FLASHINFER_B12X,
+        layer=SimpleNamespace(activation=MoEActivation.RELU2_NO_MUL, moe_config=config),
+        w13=w13.clone(),
+        w13_scale=w13_scale.clone(),
+        w13_scale_2=w13_shared,
+        a13_scale=torch.ones(1, 1),
+        w2=w2.clone(),
+        w2_scale=w2_scale.clone(),
+        w2_scale_2=w2_shared,
+        a2_scale=torch.ones(1),
+        is_act_and_mul=False,
+    )
+    rows = prepared[0].shape[1]
+    assert rows % 256 == 0
+    assert rows == prepared[4].shape[2] * 2 == config.intermediate_size_per_partition
+    hidden = random(5, 64, deviation=1.0, seed=2)
+    answers = [
+        (hidden @ nvfp4.dequantize(*up).mT).relu().square() @ nvfp4.dequantize(*down).mT
+        for up, down in (
+            ((w13, w13_scale, w13_shared), (w2, w2_scale, w2_shared)),
+            (
+                (prepared[0], nvfp4.from_tiles(prepared[1])[:, :rows], w13_shared),
+                (prepared[4], nvfp4.from_tiles(prepared[5])[:, :64, : rows // 16], w2_shared),
+            ),
+        )
+    ]
+    torch.testing.assert_close(*answers)
 
 
 # Experts: scales
@@ -339,10 +381,10 @@ def test_what_rounding_block_scales_again_costs(deviation: float, subnormal: flo
 @pytest.mark.parametrize("deviation", DEVIATIONS)
 def test_b12x_keeps_the_block_scales(monkeypatch: pytest.MonkeyPatch, deviation: float) -> None:
     """keep-nvfp4-block-scales-…: the mean error of a scale is 0, where the release has 16, 7 and 4 %."""
-    given, layer, experts = b12x_experts(monkeypatch, 2, 128, 64, deviation)
+    given, layer, experts = b12x_experts(monkeypatch, 2, 128, 256, deviation)
     for scale, alpha, block, shared in (
-        (nvfp4.from_tiles(layer.w13_weight_scale)[:, :128].roll(64, 1), experts.g1_alphas, given.w13_scale, given.w13_shared),
-        (nvfp4.from_tiles(layer.w2_weight_scale)[:, :128, :4], experts.g2_alphas, given.w2_scale, given.w2_shared),
+        (nvfp4.from_tiles(layer.w13_weight_scale)[:, :512].roll(256, 1), experts.g1_alphas, given.w13_scale, given.w13_shared),
+        (nvfp4.from_tiles(layer.w2_weight_scale)[:, :128, :16], experts.g2_alphas, given.w2_scale, given.w2_shared),
     ):
         wanted = block.float() * shared.view(-1, 1, 1)
         errors = (scale.float() * alpha.view(-1, 1, 1) - wanted).abs() / wanted
@@ -352,7 +394,7 @@ def test_b12x_keeps_the_block_scales(monkeypatch: pytest.MonkeyPatch, deviation:
 @pytest.mark.parametrize("deviation", DEVIATIONS)
 def test_b12x_answers_as_the_checkpoint_says(monkeypatch: pytest.MonkeyPatch, deviation: float) -> None:
     """keep-nvfp4-block-scales-…: so do answers, but for BF16's rounding."""
-    given, layer, experts = b12x_experts(monkeypatch, 2, 128, 64, deviation)
+    given, layer, experts = b12x_experts(monkeypatch, 2, 128, 256, deviation)
     experts._wrapper = Wrapper()
     hidden = random(5, 128, deviation=1.0, seed=2).bfloat16()
     output = torch.empty_like(hidden)

@@ -14,6 +14,7 @@ from stack.model.pins import Source
 from stack.store import fork as forks
 from stack.store import git
 
+from ..importing.test_hostile_clones import arm
 from ..test_worktree import user_git
 from ..world import World, numbered
 
@@ -122,6 +123,19 @@ def test_hooks_of_the_clone_do_not_run(world: World, clone: Path, tmp_path: Path
     hook.chmod(0o755)
     export(world, clone)
     assert not (tmp_path / "ran").exists()
+
+
+def test_settings_of_a_clone_that_gets_the_pinned_tree_run_no_program(world: World, tmp_path: Path) -> None:
+    """It lacks upstream's commit, so git copies the tree from the store into it."""
+    place = tmp_path / "clone"
+    git.run(["init", "--quiet", str(tmp_path / "lender")])
+    git.run(["init", "--quiet", str(place)])
+    trace = arm(place, tmp_path)
+    git.run(["config", "--unset", "core.worktree"], cwd=place)
+    (place / ".git/objects/info/alternates").write_text(f"{tmp_path}/lender/.git/objects\n")
+    done = export(world, place)
+    assert git.text(["rev-parse", "refs/heads/mine"], env={"GIT_DIR": str(place / ".git")}) == done.chain.tip
+    assert not trace.exists()
 
 
 def asking(world: World, place: Path, ran: Path) -> None:

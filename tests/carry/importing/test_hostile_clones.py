@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry.exporting import branch
-from stack.carry.exporting.branch import Target
 from stack.carry.importing import range_size
 from stack.images.bisecting import ends
 from stack.store import git, plain_view
@@ -99,23 +97,6 @@ def test_no_setting_of_a_clone_that_lends_objects_runs_a_program(project: Projec
     trace = arm(project.clone.path, tmp_path)
     with project.stores() as stores:
         assert stores.obtain("web", reference=project.clone.path).commit == project.first
-    assert not trace.exists()
-
-
-def test_no_setting_of_a_clone_that_gets_a_branch_runs_a_program(project: Project, tmp_path: Path) -> None:
-    project.clone.commit(web({10: "mine"}), "Mine")
-    project.bring(project.clone.path, "mine")
-    # A clone without upstream's commit gets the pinned tree from the store.
-    place = tmp_path / "empty"
-    git.run(["init", "--quiet", str(place)])
-    trace = arm(place, tmp_path)
-    git.run(["config", "--unset", "core.worktree"], cwd=place)
-    git.run(["init", "--quiet", str(tmp_path / "lender")])
-    (place / ".git/objects/info/alternates").write_text(f"{tmp_path}/lender/.git/objects\n")
-    with project.stores() as stores:
-        stores.source = lambda _: "archive"  # type: ignore[method-assign]
-        done = branch.export(stores, "web", Target("mine", str(place)), plain=False)
-    assert git.text(["rev-parse", "refs/heads/mine"], env={"GIT_DIR": str(place / ".git")}) == done.chain.tip
     assert not trace.exists()
 
 

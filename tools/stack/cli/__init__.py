@@ -141,7 +141,7 @@ def _run() -> int:
 
 
 def _fail(error: StackError, code: int = 2) -> int:
-    """Print an error in one line on stderr, with `--json` also as a document on stdout; return the exit code."""
+    """Print an error on stderr, with `--json` also as a document on stdout; return the exit code."""
     tell(str(error))
     words = sys.argv[1:]
     if documents.are_wanted(words):

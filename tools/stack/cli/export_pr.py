@@ -13,7 +13,7 @@ from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.exporting import ExportOptions, Run, Work
 from stack.cli.lane_options import lane_option
 
-_JOBS = ("lint", "edit", "push", "open", "status")
+_JOBS = ("lint", "preview", "edit", "push", "open", "status")
 """The jobs besides planning, by their options; a call does at most one of them."""
 
 
@@ -54,6 +54,12 @@ _JOBS = ("lint", "edit", "push", "open", "status")
     help="Write the patches there, in a folder for each pull request.",
 )
 @click.option("--lint", is_flag=True, help="Check the pull requests against upstream's rules; exit code 1 if there are errors.")
+@click.option(
+    "--preview",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write each pull request of the first wave there as a maintainer would see it (branch, title, description, diff), and "
+    "an HTML page of all. Exit code 1 if upstream's rules refuse one.",
+)
 @click.option("--edit", is_flag=True, help="Write each pull request's description, and open it in $EDITOR.")
 @click.option("--push", multiple=True, metavar="[UPSTREAM=]REMOTE", help="Push the branches of the first wave to your fork.")
 @click.option(
@@ -95,7 +101,14 @@ def command(
     patches are planned, and names and branches end with @LANE. The exit code is 1 if a patch needs a person.
     """
     wanted = ExportOptions(**values)
-    given = {"lint": lint, "edit": edit, "push": bool(wanted.push), "open": open_, "status": status}
+    given = {
+        "lint": lint,
+        "preview": wanted.preview is not None,
+        "edit": edit,
+        "push": bool(wanted.push),
+        "open": open_,
+        "status": status,
+    }
     jobs = [name for name in _JOBS if given[name]]
     if len(jobs) > 1:
         raise click.UsageError(f"--{jobs[0]} and --{jobs[1]} cannot be combined: run one after the other")

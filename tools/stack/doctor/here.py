@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gather facts of this machine as `inputs` reads them from files: memory, kernel, /dev/shm, limits, and the kernel's log."""
+"""Gather facts of this machine as `inputs` reads them from files: memory, kernel, /dev/shm and limits."""
 
 import os
 import platform
 import resource
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from stack.doctor import inputs
-
-_WAIT = 10.0
 
 
 def gather() -> Mapping[str, str]:
@@ -31,18 +27,6 @@ def gather() -> Mapping[str, str]:
     if limit.isdigit():
         facts["container.memory"] = limit
     return facts
-
-
-def kernel_log() -> str:
-    """Return the kernel's log, where this user may read it; else nothing."""
-    dmesg = shutil.which("dmesg")
-    if dmesg is None:
-        return ""
-    try:
-        done = subprocess.run([dmesg, "-T"], capture_output=True, text=True, errors="replace", check=False, timeout=_WAIT)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def _text(file: Path) -> str:

@@ -18,7 +18,7 @@ _POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-acti
 def render(report: Report) -> str:
     """Return the page. It needs no JavaScript, and follows the reader's light or dark scheme."""
     shown = [section for section in _sections(report) if section is not None]
-    page = element("html", _head(report), lang="en")
+    page = element("html", head(report.title), lang="en")
     body = element(
         "body",
         element("a", "To the contents", href="#main", class_="skip"),
@@ -31,11 +31,12 @@ def render(report: Report) -> str:
     return written(page)
 
 
-def _head(report: Report) -> Element:
+def head(title: str, more: str = "") -> Element:
+    """Return the head of a page that loads and runs nothing; `more` is style beside the common one."""
     # The policy has the hash of the style's exact bytes, so the text is set as it is; it holds nothing from the report.
     style = Element("style")
-    style.text = STYLE
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode("ascii")
+    style.text = STYLE + more
+    digest = base64.b64encode(hashlib.sha256(style.text.encode()).digest()).decode("ascii")
     return element(
         "head",
         element("meta", charset="utf-8"),
@@ -43,7 +44,7 @@ def _head(report: Report) -> Element:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", clean(report.title)),
+        element("title", clean(title)),
         style,
     )
 

@@ -25,6 +25,7 @@ _LARGEST = 16 * 2**20
 _REPLACED = "refs/replace/"
 _ODD = re.compile("[\ud800-\udfff]")
 """The characters that stand for bytes outside of UTF-8."""
+_NO_OBJECT = f"{'0' * 39}1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ def view(folder: Path) -> Iterator[PlainView]:
         )
         if "HEAD" in refs:
             (own / "HEAD").write_text(f"{refs['HEAD']}\n")
+        # An object that nobody has: git opens every index and every list of alternates. Later reads have no time limit.
+        bounded(["cat-file", "-e", _NO_OBJECT], own, env={"GIT_DIR": str(own)}, accept=(0, 1, 128))
         yield PlainView(own, sum(name.startswith(_REPLACED) for name in refs) + _grafts(grafts))
 
 

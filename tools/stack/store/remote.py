@@ -301,11 +301,8 @@ def _not_fetched(url: str, wanted: str, error: git.GitError) -> StackError:
 
 def _unreachable(url: str, error: git.GitError) -> StackError:
     reason = error.problem.replace(url, redacted(url))
-    remedy = (
-        "check the path: it has to be a git repository"
-        if url.startswith("file://")
-        else "check the network and git's proxy; or take sources from archives: `stack init --package`, elsewhere --source archive"
-    )
+    what = "the path" if url.startswith("file://") else "the network and git's proxy"
+    remedy = f"check {what}; or take sources from archives: `stack init --package`, elsewhere --source archive"
     return StackError(f"{redacted(url)} cannot be fetched: {reason}", remedy)
 
 

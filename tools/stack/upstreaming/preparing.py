@@ -114,8 +114,10 @@ class Preparation:
         objects = self._stores.objects(proposal.upstream)
         return template.read(objects, objects.tree_of(proposal.base), self.rules(proposal.upstream).template)
 
-    def findings(self, proposal: Proposal, desk: Desk | None) -> tuple[LintFinding, ...]:
+    def findings(self, proposal: Proposal, desk: Desk | None, text: str | None = None) -> tuple[LintFinding, ...]:
         """Check a pull request against upstream's rules, errors first; without a desk, style is not checked.
+
+        `text` is its description; by default the one that is kept.
 
         Raises:
             StackError: records, the description or upstream's settings cannot be read, or one of its tools cannot be run.
@@ -126,7 +128,7 @@ class Preparation:
             proposal=proposal,
             change=change(self._stores.objects(proposal.upstream), proposal, self._plans[proposal.upstream].proposals),
             title=material.title,
-            description=self.description(proposal),
+            description=self.description(proposal) if text is None else text,
             template=self._template(proposal),
             evidence=material.evidence,
             searched=material.searched is not None,

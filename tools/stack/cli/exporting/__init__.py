@@ -34,6 +34,7 @@ class ExportOptions:
     python: Path | None = None
     svg: Path | None = None
     output: Path | None = None
+    preview: Path | None = None
     push: tuple[str, ...] = ()
     despite: tuple[str, ...] = ()
     over: tuple[str, ...] = ()

@@ -36,10 +36,11 @@ def run(work: Work) -> int:
                 "lane": work.lane,
                 "clean": not any(finding.blocks for finding in every),
                 "upstreams": [
-                    {"upstream": name, "findings": [_as_json(finding) for finding in some]} for name, some in together.items()
+                    {"upstream": name, "findings": [finding_json(finding) for finding in some]}
+                    for name, some in together.items()
                 ],
                 "pulls": [
-                    {"name": name, "title": titles[name], "findings": [_as_json(finding) for finding in some]}
+                    {"name": name, "title": titles[name], "findings": [finding_json(finding) for finding in some]}
                     for name, some in findings.items()
                 ],
             },
@@ -74,7 +75,8 @@ def _row(finding: LintFinding) -> tuple[str, str, str, str]:
     return finding.severity.value, finding.rule, one_line(finding.place), one_line(text)
 
 
-def _as_json(finding: LintFinding) -> dict[str, str]:
+def finding_json(finding: LintFinding) -> dict[str, str]:
+    """Return a finding as the documentation of --json describes it."""
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,

@@ -40,8 +40,8 @@ def run(work: Work) -> int:
     rows = pushing.push(work.stores, work.plans, chosen, to, work.options.over)
     if work.options.as_json:
         json_searches = {name: alike.as_json(search) for name, search in searches.items()}
-        pushed = [_as_json(row) for row in rows]
-        print_json({"lane": work.lane, "branches": pushed, "searches": json_searches}, "export-pr-push")
+        branches = [_as_json(row) for row in rows]
+        print_json({"lane": work.lane, "branches": branches, "searches": json_searches}, "export-pr-push")
     else:
         _print(rows)
     return int(any(row.state is pushing.PushState.REFUSED for row in rows))

@@ -16,6 +16,8 @@ _LASTING = 3600.0
 """Seconds after a failure within which a general rule only repeats it: compiling and loading go on for so long."""
 _SAME = 3
 """Lines within which two patterns are about the same message."""
+_ASKED = "[shutdown] API server: shutdown triggered", "[shutdown] EngineCore: trigger received signal"
+"""What a server says that is asked to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,12 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
 
 def _ending(lines: Sequence[Line]) -> float:
     """Return the line from which a server that was asked to end ends: what it then says of its engine is no failure."""
-    return next((line.number for line in lines if "[shutdown]" in line.text and "unexpectedly" not in line.text), float("inf"))
+    for line in lines:
+        if "[shutdown]" in line.text and "unexpectedly" in line.text:
+            break
+        if any(asked in line.text for asked in _ASKED):
+            return line.number
+    return float("inf")
 
 
 def _hints(follows: Sequence[Hit]) -> tuple[Hit, ...]:
