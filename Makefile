@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs harmony-sequences test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -56,11 +56,15 @@ quick-tests: $(VENV)/stamp
 
 # Each patch's proof with all patches and without it, and upstream's own tests.
 test-proofs: $(VENV)/stamp
-	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs)
+	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs harmony-sequences)
 
 proofs: $(VENV)/stamp
 	$(call stage,downloads for proofs,$(BIN)/python -m tests.prepare proofs)
 	$(call stage,proofs,$(PYTEST) -n $$(nproc) $(SINGLY) tests/upstream)
+
+# Twenty times as many outputs of gpt-oss as `proofs` compares.
+harmony-sequences: $(VENV)/stamp
+	$(call stage,harmony sequences,VALIDATION_HARMONY_SEQUENCES=24000 $(PYTEST) tests/upstream/test_harmony_difference.py)
 
 # Every planted fault of our kernels, the emulated machine, and what nvcc makes of the patches.
 test-kernels: $(VENV)/stamp
@@ -103,7 +107,7 @@ $(VENV)-docs/stamp: requirements/docs.txt
 
 docs: $(VENV)-docs/stamp
 	@PYTHONPATH=tools $(VENV)-docs/bin/python docs/site/reference.py
-	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
+	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -E -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
 	@echo "build/html/index.html  build/man/stack.1"
 
 # The pages that are made from the code: what --json prints, settings, exit codes, environment variables.

@@ -54,9 +54,9 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
-    "Concepts": ("landing", "crashes", "../SECURITY", "speed", "../ARCHITECTURE"),
-    "Kernels": ("decode-kernels", "series"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "doctor", "exit-codes", "environment", "plug-ins"),
+    "Concepts": ("landing", "crashes", "Threat model <../SECURITY>", "speed", "../ARCHITECTURE"),
+    "Kernels": ("decode-kernels", "series", "nvfp4", "harmony-reports"),
     "History": ("kernel-history", "ladder", "demo", "../CHANGELOG", "../CONTRIBUTING"),
 }
 
@@ -66,6 +66,14 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _add_contents)
     for part in ("description", "options", "epilog"):
         app.connect(f"sphinx-click-process-{part}", _escape)
+
+
+def _entry(page: str) -> str:
+    """Return a line of a table of contents: the page's path from the repository's folder, behind its title if it has another."""
+    title, mark, name = page.rpartition("<")
+    name = name.rstrip(">")
+    path = f"/{name[3:]}" if name.startswith("../") else f"/docs/{name}"
+    return f"{title}<{path}>" if mark else path
 
 
 def _escape(_app: Sphinx, _context: object, lines: list[str]) -> None:
@@ -80,5 +88,5 @@ def _add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"<picture>.*?</picture>", _PICTURE, source[0], flags=re.DOTALL)
     if page == root_doc:
         for title, pages in _CONTENTS.items():
-            listed = "\n".join(f"/docs/{name}" if not name.startswith("../") else f"/{name[3:]}" for name in pages)
+            listed = "\n".join(_entry(name) for name in pages)
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{listed}\n```\n"

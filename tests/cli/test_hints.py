@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hints and errors: commands have the name that the user called, and lines fit 60, 80 and 120 columns and a pipe."""
 
+import ast
 import contextlib
 import io
 import json
@@ -62,6 +63,8 @@ CALLS: tuple[tuple[object, ...], ...] = (
     ("lane", "add", "old"),
     ("lane", "list"),
     ("status", "--lane", "nowhere"),
+    ("status", "--lane", "nowhere", "--json"),
+    ("schema",),
     ("rebase", "gamma", "--onto", "old=v2.1"),
     ("rebase", "gamma", "--onto", "v2.1", "--all-lanes", "--dry-run"),
     ("lane", "drop", "main"),
@@ -164,7 +167,7 @@ def test_a_command_is_told_from_a_stack(monkeypatch: pytest.MonkeyPatch, text: s
     assert called.renamed(text) == shown
 
 
-COMMAND = re.compile(r"(stack|git am|QUILT_PATCHES=\S+|FLASHINFER_\S+|vllm|python) .*|`[^`]*`\W*|.* = .*")
+COMMAND = re.compile(r"(stack|git (?:am|carry)|QUILT_PATCHES=\S+|FLASHINFER_\S+|vllm|python) .*|`[^`]*`\W*|.* = .*")
 """A command to copy, or a setting."""
 
 
@@ -202,3 +205,19 @@ def test_an_error_is_wrapped_on_a_terminal(tmp_path: Path, columns: int) -> None
     assert all(len(line) <= columns or " " not in line.strip() for line in lines)
     assert lines[0].startswith("git carry:")
     assert " ".join(printed.split()).endswith(f"git carry --root {tmp_path} init --git URL")
+
+
+def printed_directly() -> Iterator[str]:
+    """Texts with a command that a module prints without `sentences`, which would rename and wrap them."""
+    for file in sorted((Path(__file__).parents[2] / "tools/stack/cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("echo", "secho"):
+                texts = [
+                    each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                ]
+                renamed = any(isinstance(each, ast.Attribute) and each.attr == "renamed" for each in ast.walk(node))
+                yield from (f"{file.name}:{node.lineno}: {one}" for one in texts if ADVISED.search(one) and not renamed)
+
+
+def test_no_module_prints_a_command_by_itself() -> None:
+    assert [*printed_directly()] == []

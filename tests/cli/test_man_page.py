@@ -24,6 +24,11 @@ def page() -> str:
     return ran.output
 
 
+def test_it_is_ascii(page: str) -> None:
+    """A terminal without unicode has no sign for other characters, and man warns of each."""
+    assert page.isascii()
+
+
 def test_every_command_and_option_is_there(page: str) -> None:
     plain = page.replace("\\-", "-")
     for name, command in VERBS.items():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages for newcomers: which step takes so long, which revisions are swapped, what was not written, and what is next."""
 
+import json
 import time
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from stack.cli.progress_lines import ProgressLines
 from ..carry.test_triage import BODY, Upstream
 from ..carry.world import World
 from .conftest import Stack
-from .test_verbs import parsed
 
 
 def test_a_line_for_a_large_download_and_for_a_long_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +40,7 @@ def test_a_conflict_names_the_next_step(stack: Stack, world: World) -> None:
 def test_a_plan_needs_no_proof(stack: Stack) -> None:
     ran = stack("export-pr", "one", "--json")
     assert ran.code == 1  # a patch is in conflict with the newest release
-    proposals = [each for plan in parsed(ran)["plans"] for each in plan["proposals"]]
+    proposals = [each for plan in json.loads(ran.out)["plans"] for each in plan["proposals"]]
     assert proposals
     assert {each["tests"]["state"] if each.get("tests") else None for each in proposals} == {None}
 

@@ -342,3 +342,11 @@ def test_killed_at_any_time_while_others_read(place: Path) -> None:
     seen = run(place, "kills", 100)
     assert seen["kills"] == 100
     assert seen["interrupted"] > 0
+
+
+def test_a_title_that_others_have_chosen_is_written_as_it_can_be_read_again(root: Path) -> None:
+    """Such as the name of a branch: what is announced must not be refused before it is finished."""
+    switch.apply(root, {"stacks/notes": b"1"}, title="import \x1b[2J \x9bmine\u202e \udcff")
+    switch.apply(root, {"stacks/notes": b"2"}, title="second")
+    assert [one.title for one in switch.history(root)] == ["import ?[2J ?mine? ?", "second"]
+    assert (root / "stacks/notes").read_bytes() == b"2"

@@ -206,6 +206,7 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).stdout)
     assert (answer["sound"], [one["file"] for one in answer["patches"]]) == (True, [SUM.file, HALF.file])
     assert answer["patches"][0]["with"] == {"state": "passes", "reason": "", "cached": True}
+    assert answer["unnamed"] == []
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     failed = CliRunner().invoke(cli, ask)
     assert failed.exit_code == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client gets of an output with the series and without it, and which of the differences are meant.
+"""Compare the results of an output with the series and without it, and name the class of each difference.
 
 A difference has to be in one of the named classes. Where an output is well-formed and calls the request's tools, only spelling may
 differ: arguments as the model wrote them, line breaks between the messages of a stream, a character that was cut off, and events
@@ -20,7 +20,7 @@ import harmony_vocabulary as vocabulary
 from harmony_sequences import Sequence
 
 EVERY = 10
-"""One sequence of so many goes through the Responses server, too, which takes longer."""
+"""Of this many sequences, three go through the Responses server, too. It takes longer than the parser."""
 NAMES = ("f", "get-time.v2")
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 _HEADER = re.compile(

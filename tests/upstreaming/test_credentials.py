@@ -31,7 +31,7 @@ echo gho_keyring
 @pytest.fixture
 def config(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """gh's folder; there is no gh on PATH."""
-    for name in (*credentials.VARIABLES, *credentials.ENTERPRISE, "GH_CONFIG_DIR", "GITHUB_API_URL"):
+    for name in (*credentials.VARIABLES, *credentials.ENTERPRISE, credentials.HOST, "GH_CONFIG_DIR", "GITHUB_API_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(home / "bin"))
     (home / "bin").mkdir()
@@ -53,12 +53,32 @@ def test_variables_come_first(config: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_variables_of_github_are_for_no_other_host(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_TOKEN", "ghp_mine")
     assert credentials.token("git.example.org") is None
-    assert credentials.missing("git.example.org").startswith("log in with `gh auth login`, or set GH_ENTERPRISE_TOKEN")
+    said = "log in with `gh auth login --hostname git.example.org`, or set GH_HOST to git.example.org and GH_ENTERPRISE_TOKEN"
+    assert credentials.missing("git.example.org").startswith(said)
     monkeypatch.setenv("GITHUB_ENTERPRISE_TOKEN", "of_work")
+    monkeypatch.setenv("GH_HOST", "git.example.org")
+    assert credentials.missing("git.example.org").startswith("log in with `gh auth login`, or set GH_ENTERPRISE_TOKEN")
     assert (credentials.token("git.example.org"), credentials.token("github.com")) == ("of_work", "ghp_mine")
     # The user says where the API is: what the variables have is for that.
     monkeypatch.setenv("GITHUB_API_URL", "https://git.example.org/api/v3")
     assert credentials.token("git.example.org") == "ghp_mine"
+
+
+@pytest.mark.parametrize("named", [None, "", "work.example.org", "git.example.org.evil.test", "github.com"])
+def test_the_token_of_work_is_for_the_host_that_the_user_names(
+    config: Path, home: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    """The pins of a checkout name hosts: an upstream at evil.test must not get the token by that, nor through gh."""
+    monkeypatch.setenv("GH_ENTERPRISE_TOKEN", "of_work")
+    if named is not None:
+        monkeypatch.setenv("GH_HOST", named)
+    gh = home / "bin/gh"
+    gh.write_text('#!/bin/sh\n[ -n "$GH_ENTERPRISE_TOKEN" ] || exit 1\necho "$GH_ENTERPRISE_TOKEN"\n')
+    gh.chmod(gh.stat().st_mode | stat.S_IXUSR)
+    for host in ("evil.test", "git.example.org", "github.com"):
+        assert credentials.token(host) is None, host
+    monkeypatch.setenv("GH_HOST", "Git.Example.org")
+    assert (credentials.token("git.example.org"), credentials.token("evil.test")) == ("of_work", None)
 
 
 def test_the_configuration_of_gh(config: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stack.base.errors import StackError
-from stack.carry import beginning_files, upstream_stores
+from stack.carry import beginning_files, fitting_plugins, upstream_stores
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import new_stack, releases
 from stack.model import stack as stacks
@@ -61,6 +62,8 @@ class Begun:
     added: bool
     """Whether the stack had been there before."""
     newest: str | None
+    plugins: tuple[str, ...] = ()
+    """The plug-ins that know the upstream, and are named in `stack.toml` from now on."""
 
 
 def wish(
@@ -167,8 +170,19 @@ def begin(root: Path, wanted: Wish, found: Found, place: Place, *, reference: Pa
         pin = _from_archive(wanted, found, place)
     else:
         pin = _from_git(wanted, found, place, reference)
-    written = beginning_files.write(root, stack, pin)
-    return Begun(pin, root, written, stack is not None, found.newest)
+    plugins = _plugins(stack, root, pin, place)
+    written = beginning_files.write(root, stack, pin, plugins)
+    return Begun(pin, root, written, stack is not None, found.newest, plugins)
+
+
+def _plugins(stack: stacks.Stack | None, root: Path, pin: Pin, place: Place) -> tuple[str, ...]:
+    """Return the plug-ins that know the new upstream and that the stack does not name yet."""
+    if stack is None:
+        grown = stacks.Stack(root, Pins((pin,), None), (), MappingProxyType({}))
+    else:
+        grown = replace(stack, pins=Pins((*stack.pins, pin), stack.pins.base))
+    with Stores(grown, place) as stores:
+        return fitting_plugins.unnamed(stores, pin.upstream)
 
 
 def _from_git(wanted: Wish, found: Found, place: Place, reference: Path | None) -> Pin:

@@ -12,7 +12,7 @@ from pathlib import Path
 from stack.base import files
 from stack.base.errors import StackError
 from stack.base.files import Folder
-from stack.carry import untrusted
+from stack.carry import fitting_plugins, untrusted
 from stack.model import document, new_stack, pins, switch
 from stack.model import stack as stacks
 from stack.model.pins import Pin
@@ -62,8 +62,8 @@ def existing(root: Path, upstream: str) -> Stack | None:
     return stack
 
 
-def write(root: Path, stack: Stack | None, pin: Pin) -> tuple[str, ...]:
-    """Write the pin, in a new stack unless there is one; return the paths of the files that were written.
+def write(root: Path, stack: Stack | None, pin: Pin, plugins: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Write the pin, in a new stack unless there is one, and name plug-ins; return the paths of the files that were written.
 
     Raises:
         StackError: The files cannot be written, or were changed meanwhile.
@@ -71,14 +71,16 @@ def write(root: Path, stack: Stack | None, pin: Pin) -> tuple[str, ...]:
     """
     if stack is None:
         _check(new_stack.with_pin(None, pin), root)
-        return _write_new(root, pin)
+        return _write_new(root, pin, plugins)
     text = document.read_text(root / pins.FILE, largest=pins.LARGEST)
     if pins.load(root / pins.FILE) != stack.pins:
         raise StackError(f"{root / pins.FILE} was changed while this command ran", "nothing was written: run it again")
     grown = new_stack.with_pin(text, pin)
     _check(grown, root)
     title = f"init {pin.upstream}"
-    return switch.apply(root, {pins.FILE: grown.encode()}, title=title, expected={pins.FILE: text.encode()})
+    listed = {path: document.read_bytes(root / path) for path in (fitting_plugins.PATH,)}
+    files_ = {pins.FILE: grown.encode()} | fitting_plugins.edited(stack, plugins, listed[fitting_plugins.PATH])
+    return switch.apply(root, files_, title=title, expected={pins.FILE: text.encode()} | listed)
 
 
 def _check(text: str, root: Path) -> None:
@@ -92,7 +94,7 @@ def _check(text: str, root: Path) -> None:
             raise StackError(bad.problem.replace(str(file), str(root / pins.FILE)), bad.remedy) from bad
 
 
-def _write_new(root: Path, pin: Pin) -> tuple[str, ...]:
+def _write_new(root: Path, pin: Pin, plugins: tuple[str, ...]) -> tuple[str, ...]:
     root.mkdir(parents=True, exist_ok=True)
     with files.opened(root) as top:
         if not files.lock_if_free(top.descriptor, root):
@@ -103,7 +105,7 @@ def _write_new(root: Path, pin: Pin) -> tuple[str, ...]:
         written = []
         with top.below(FOLDER, create=True) as below:
             if not below.exists(FILE):
-                _put(below, FILE, new_stack.STACK_FILE)
+                _put(below, FILE, new_stack.with_plugins(new_stack.STACK_FILE, plugins))
                 written.append(f"{FOLDER}/{FILE}")
         text = new_stack.with_ignored(None if known is None else known.decode("utf-8", "surrogateescape"))
         if known is None or text.encode("utf-8", "surrogateescape") != known:

@@ -16,6 +16,8 @@ from stack.store.objects import FILES, Entry, Objects
 _T = TypeVar("_T")
 _MOST = 5
 """Upper bound of the commits that are named for one conflict."""
+_ASKED = 64
+"""Versions of a file that are merged one by one; older ones are bisected."""
 
 
 def conflicts(
@@ -29,8 +31,8 @@ def conflicts(
 ) -> tuple[Conflict, ...]:
     """Add to each conflict the upstream commits that caused it.
 
-    The first is the commit since which the patch no longer merges, found by bisection over the commits that changed the file.
-    Then come other commits that changed the lines in conflict.
+    The first is the commit since which the patch no longer merges: it merges with the version of the file before that commit, and
+    with none after it. Then come other commits that changed the lines in conflict.
 
     Args:
         objects: the repository.
@@ -88,8 +90,23 @@ def _first(
         merge_files(objects, merges, [triple])
         return bool(merges[triple].conflicts)
 
-    place = first_where(touches, fails)
+    place = begins(touches, fails)
     return (touches[place],) if place is not None else ()
+
+
+def begins(items: Sequence[_T], holds: Callable[[_T], bool]) -> int | None:
+    """Find the place from which on `holds` is true up to the end; None if it is false for the last item.
+
+    Upstream may change a line beside the patch's and change it back, so the last items are asked one by one, from the end.
+    """
+    if not items or not holds(items[-1]):
+        return None
+    place = len(items) - 1
+    while place and len(items) - place < _ASKED and holds(items[place - 1]):
+        place -= 1
+    if not place or len(items) - place < _ASKED:
+        return place
+    return first_where(items[: place + 1], holds)
 
 
 def first_where(items: Sequence[_T], holds: Callable[[_T], bool]) -> int | None:

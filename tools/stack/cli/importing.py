@@ -104,17 +104,18 @@ def command(
         folder = keeping.place(not_imported, default, work.failed) if writes and work.failed else None
         if folder is not None:  # first, since nothing is imported if it cannot be written
             keeping.keep(folder, work.failed)
-        if writes and work.imported:
-            closing.write(stores, work)
+        plugins = closing.write(stores, work) if writes and work.imported else ()
         looked = None
         if work.imported and not no_triage and (writes or dry_run):
             with Stores(work.stack(loaded), place) as after:
                 looked = closing.triage(after, work)
                 report_import(report, after.stack, looked.leg, work.request.came_from)
     if as_json:
-        print_json({"lane": loaded.lane} | _as_json(work, writes, folder, looked))
+        print_json({"lane": loaded.lane} | _as_json(work, writes, folder, looked) | {"plugins": plugins})
     else:
         _print(work, folder, dry_run)
+        if plugins:
+            say(f"note: stacks/stack.toml names {', '.join(plugins)} now: the plug-in knows {work.request.upstream}")
         for line in _last_lines(work, looked, lanes.option(loaded), refused=not writes and not dry_run):
             say(line)
     context.exit(1 if work.failed else 0)

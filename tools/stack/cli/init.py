@@ -63,6 +63,7 @@ def command(
                 "pin": pin_json(begun.pin),
                 "written": begun.written,
                 "newest": begun.newest,
+                "plugins": begun.plugins,
             }
         )
     else:
@@ -97,6 +98,8 @@ def _print(begun: Begun) -> None:
     where = f"{pin.within.path} of {pin.within.upstream}" if pin.within else where
     say(f"{pin.upstream} is pinned to {pin.shown} ({pin.commit[:12]}), sources from {where}")
     say(f"wrote {', '.join(begun.written)}" + (" in " + str(begun.root) if begun.root != Path.cwd() else ""))
+    if begun.plugins:
+        say(f"stacks/stack.toml names the plug-in {', '.join(begun.plugins)}, which knows {pin.upstream}")
     if begun.added:
         say("`stack undo` takes it back")
     say("next, the commits of your fork as patches:", "stack import CLONE BRANCH")

@@ -75,5 +75,5 @@ def _text(line: str) -> str:
 
 def _plain(line: str) -> str:
     """Escape what has a meaning in the language of man."""
-    escaped = line.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    escaped = line.replace("…", "...").replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

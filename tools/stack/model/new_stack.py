@@ -2,6 +2,7 @@
 """The files of a new stack, and the text of `pins.toml` with one more upstream."""
 
 import re
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import tomlkit
@@ -24,6 +25,21 @@ def with_pin(text: str | None, pin: Pin) -> str:
     if toml.body:
         toml.add(tomlkit.nl())
     toml.add(pin.upstream, _table(pin))
+    return tomlkit.dumps(toml)
+
+
+def with_plugins(text: str, names: Iterable[str]) -> str:
+    """Return the text of `stack.toml` that also names these plug-ins; the same text if it names all of them."""
+    toml = tomlkit.parse(text)
+    have = list(toml.get("plugins", ()))
+    more = [name for name in names if name not in have]
+    if not more:
+        return text
+    if have:
+        toml["plugins"].extend(more)
+    else:
+        toml.pop("plugins", None)
+        toml.append("plugins", tomlkit.item(more))  # tomlkit puts it above the tables
     return tomlkit.dumps(toml)
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from stack.base import files
 from stack.base.errors import StackError
 from stack.base.files import Folder
+from stack.base.text import printable
 from stack.model import checkout, paths
 
 FOLDER = ".stack"
@@ -111,9 +112,10 @@ def apply(
         changed = {path: new for path, new in sorted(changes.items()) if _read(place.root, path) != new}
         if changed:
             number = 0 if for_good else _next(_numbers(place.own, _HISTORY))
-            # Upstream chooses the names of releases; the journal holds printable text only.
+            # Others choose the names of releases and branches; the journal holds printable text only.
+            shown = printable(title)
             gone = {patch: release for patch, release in (landed or {}).items() if f"{patch}{release}".isprintable()}
-            _announce(place, changed, {"title": title, "number": number, "landed": gone})
+            _announce(place, changed, {"title": shown, "number": number, "landed": gone})
             _finish(place)
         return tuple(changed)
 

@@ -52,6 +52,25 @@ def require(wanted: Iterable[str]) -> None:
             )
 
 
+def fitting(read: Read) -> tuple[str, ...]:
+    """Return the names of the installed plug-ins that know a tree: an owner's mark is there, or they have an answer about it.
+
+    A plug-in that cannot be loaded, or fails on the tree, does not fit.
+    """
+    return tuple(name for name in names() if _fits(name, read))
+
+
+def _fits(name: str, read: Read) -> bool:
+    try:
+        project = _loaded(name)
+        marks = {mark for owner in _asked(project, lambda asked: tuple(asked.owners())) for mark in owner.marks}
+        if any(read(mark) is not None for mark in marks) or _asked(project, lambda asked: asked.units(read)) is not None:
+            return True
+        return bool(_asked(project, lambda asked: tuple(asked.required(read))))
+    except StackError:
+        return False
+
+
 def forget() -> None:
     """Forget which plug-ins are installed."""
     known.cache_clear()

@@ -15,6 +15,8 @@ from stack.upstreaming import forge
 VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")
 ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 """The variables that gh reads for hosts other than github.com: a token for github.com must not be sent to another host."""
+HOST = "GH_HOST"
+"""The variable with the host that they are for. The pins of a checkout name hosts, too, and none of those gets a token by that."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 _SECONDS = 30
 """Maximal seconds for gh, which may ask the system's keyring."""
@@ -22,7 +24,12 @@ _SECONDS = 30
 
 def missing(host: str) -> str:
     """Return the advice for a user who has no token for a forge."""
-    return f"log in with `gh auth login`, or set {_variables(host)[0]} to a token that may write pull requests"
+    if names := _variables(host):
+        return f"log in with `gh auth login`, or set {names[0]} to a token that may write pull requests"
+    return (
+        f"log in with `gh auth login --hostname {host}`, or set {HOST} to {host} and {ENTERPRISE[0]} to a token that may write "
+        "pull requests"
+    )
 
 
 def token(host: str) -> str | None:
@@ -42,7 +49,9 @@ def token(host: str) -> str | None:
 
 
 def _variables(host: str) -> tuple[str, ...]:
-    return VARIABLES if host == forge.GITHUB or os.environ.get(forge.API) else ENTERPRISE
+    if host == forge.GITHUB or os.environ.get(forge.API):
+        return VARIABLES
+    return ENTERPRISE if os.environ.get(HOST, "").strip().lower() == host else ()
 
 
 def _checked(value: str, place: str) -> str:
@@ -60,6 +69,8 @@ def _from_gh(host: str) -> str | None:
     try:
         done = subprocess.run(
             [program, "auth", "token", "--hostname", host],
+            # gh would print the enterprise variable for any host.
+            env={name: value for name, value in os.environ.items() if name not in ENTERPRISE},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

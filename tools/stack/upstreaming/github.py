@@ -8,6 +8,7 @@ token is passed to the client only, and is removed from messages that a server s
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -44,7 +45,7 @@ _HAS_WORD = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 _GOOD = frozenset({"success", "neutral", "skipped"})
 _LIMIT_ENDS = ("please wait a few minutes before you try again.", "please retry your request again later.")
 """How the message of an exceeded limit ends, if it does not name the limit."""
-_ODD = (AttributeError, LookupError, TypeError, ValueError)
+_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions for an answer that does not have GitHub's form."""
 
 T = TypeVar("T")
@@ -379,13 +380,21 @@ def _pause(error: StatusError) -> float | None:
     headers = error.headers
     with contextlib.suppress(ValueError):
         if "retry-after" in headers:
-            return max(float(headers["retry-after"]), 1.0)
+            return max(_seconds(headers["retry-after"]), 1.0)
         if headers.get("x-ratelimit-remaining") == "0":
             # One second more, because the limit is reset within that second.
-            return max(float(headers["x-ratelimit-reset"]) - time.time() + 1, 1.0)
+            return max(_seconds(headers["x-ratelimit-reset"]) - time.time() + 1, 1.0)
     message = str(error.content.get("message")).lower() if isinstance(error.content, dict) else ""
     limited = error.status != _FORBIDDEN or "retry-after" in headers
     return LEAST if limited or "rate limit" in message or message.endswith(_LIMIT_ENDS) else None
+
+
+def _seconds(text: str) -> float:
+    """Parse a number of seconds; NaN would pass every comparison with a limit, and nothing would be waited for."""
+    seconds = float(text)
+    if not math.isfinite(seconds):
+        raise ValueError
+    return seconds
 
 
 def _path(repository: Repository) -> str:

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
-from stack.carry import rebase
+from stack.carry import fitting_plugins, rebase
 from stack.carry.importing.plan import Import
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Leg, Request
@@ -27,14 +27,21 @@ class Triage:
     leg: Leg | None = None
 
 
-def write(stores: Stores, work: Import) -> None:
-    """Write the import to the stack, in one transaction.
+def write(stores: Stores, work: Import) -> tuple[str, ...]:
+    """Write the import to the stack, in one transaction; return the plug-ins that `stack.toml` names from now on.
+
+    These are the installed plug-ins that know the upstream, and that the stack did not name.
 
     Raises:
         StackError: The stack was changed meanwhile, or cannot be written.
 
     """
-    lanes.apply(stores.stack, work.files, title=f"import {work.request.came_from}", expected=work.expected)
+    stack, path = stores.stack, fitting_plugins.PATH
+    plugins = fitting_plugins.unnamed(stores, work.request.upstream) if stack.lane is None else ()
+    named = fitting_plugins.edited(stack, plugins, work.files.get(path))
+    expected = {key: (stack.root / key).read_bytes() for key in named} | dict(work.expected)
+    lanes.apply(stack, {**work.files, **named}, title=f"import {work.request.came_from}", expected=expected)
+    return plugins
 
 
 def triage(stores: Stores, work: Import) -> Triage:
