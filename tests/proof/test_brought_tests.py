@@ -149,7 +149,11 @@ def test_a_file_that_the_patch_leaves_alone_is_refused(root: Path) -> None:
         proof_module.load(file, load(root))
 
 
-def test_files_of_which_no_test_is_named_are_found(stores: Stores) -> None:
+def test_files_of_which_no_test_is_named_are_found(root: Path, stores: Stores) -> None:
+    assert series_proofs.unnamed(stores, ()) == {}
+    file = root / "proofs/test_up_proof.py"
+    file.write_text(PROOF.replace('"test_half", "tests/unit/test_half.py::test_half"', '"test_half"'))
+    assert series_proofs.unnamed(stores, ("sums",)) == {HALF: ("tests/unit/test_half.py",)}
     patch = stores.stack.patches[HALF]
     assert brought_tests.unnamed(patch, ["test_half"]) == ("tests/unit/test_half.py",)
     assert brought_tests.unnamed(patch, ["tests/unit/test_half.py::test_half"]) == ()

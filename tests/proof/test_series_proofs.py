@@ -19,9 +19,11 @@ from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, ProofRequest, ProofState, Result
 from stack.store import git
 
-from .test_proof_module import HALF, PYTHON, SUM, root, stores
+from .test_proof_module import HALF, PYTHON, SUM, proved, root, running, shared_server, stores
 
-__all__ = ["root", "stores"]
+__all__ = ["proved", "root", "running", "shared_server", "stores"]
+
+pytestmark = pytest.mark.usefixtures("shared_server")
 
 
 def edit(root: Path, old: str, new: str) -> None:
@@ -206,6 +208,7 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).stdout)
     assert (answer["sound"], [one["file"] for one in answer["patches"]]) == (True, [SUM.file, HALF.file])
     assert answer["patches"][0]["with"] == {"state": "passes", "reason": "", "cached": True}
+    assert answer["unnamed"] == []
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     failed = CliRunner().invoke(cli, ask)
     assert failed.exit_code == 1

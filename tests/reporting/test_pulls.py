@@ -63,7 +63,7 @@ def test_lines_of_a_diff_are_marked() -> None:
 
 def test_what_is_refused_and_what_waits_is_said() -> None:
     made = pulls.render("All", [pull(), pull(refused=True)], [("up/two", "up/one")])
-    assert "2 in the first wave, 1 refused; 1 wait for one of them." in made
+    assert "In the first wave: 2, of which 1 refused. In later waves: 1." in made
     assert made.count('class="refused"') == 1
     assert "<code>up/two</code> needs up/one" in made
     assert "Later waves" not in pulls.render("All", [pull()])

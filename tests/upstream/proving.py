@@ -22,6 +22,7 @@ from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
 from stack.store import cache, results
 from tests.keeping import KEPT
+from tests.upstream import differential
 
 ROOT = Path(__file__).parents[2]
 OURS = functools.cache(functools.partial(load, ROOT))
@@ -43,6 +44,8 @@ class ProofFile(pytest.File):
             yield Before.from_parent(self, name=f"fails-on[{release}]", proof=proof, release=release)
         if proof.upstream_tests:
             yield UpstreamsOwn.from_parent(self, name="upstreams-own-tests-still-pass", proof=proof)
+        if self.path.name == differential.BESIDE:
+            yield Unaffected.from_parent(self, name="choices-change-where-patches-mean-it", proof=proof)
 
 
 class Session:
@@ -143,6 +146,16 @@ class Before(ProofItem):
         for one in (one for one in self.proof.merged if one.fails_on == self.release):
             assert set(run.failed) & set(one.tests), f"no test of {one.address} fails there:\n{run.output[-SHOWN:]}"
             assert {*run.passed, *run.failed} >= set(one.tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
+
+
+class Unaffected(ProofItem):
+    """Of a grid of configurations, only those that a patch is about choose otherwise than on the bare tree."""
+
+    def check(self, runner: Runner, python: Path) -> None:
+        """Compare both trees."""
+        outcome = differential.compare(runner, python)
+        assert not outcome.unmeant, "\n".join(outcome.unmeant[:40])
+        assert all(outcome.meant.values()), f"a patch that changes no choice of the grid: {dict(outcome.meant)}"
 
 
 class UpstreamsOwn(ProofItem):

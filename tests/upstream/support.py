@@ -36,6 +36,9 @@ REGISTRY = "vllm.model_executor.models.registry"
 # Upstream test modules that call no CUDA, yet skip themselves on other platforms.
 AS_CUDA = ("test_use_trtllm_attention.py",)
 
+# Upstream test modules that import FlashInfer's names without calling them.
+WITH_FLASHINFER = ("test_flashinfer_q_scale.py", "test_flashinfer_xqa_kv_cache_dtype.py")
+
 # A package whose modules exist, whatever their name, and have every class that they are asked for, made of anything.
 STUB = """
 import importlib.machinery
@@ -122,7 +125,10 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch, major: int, minor: int) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Collect the upstream modules in AS_CUDA as if the platform was CUDA."""
+    """Collect the upstream modules in AS_CUDA as if the platform was CUDA, those in WITH_FLASHINFER as if it was installed."""
+    if collector.path.name in WITH_FLASHINFER:
+        with quiet(), stubbed("flashinfer"):
+            return (yield)
     if collector.path.name not in AS_CUDA:
         return (yield)
     with quiet(), pytest.MonkeyPatch.context() as monkeypatch:

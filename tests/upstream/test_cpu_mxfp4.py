@@ -20,7 +20,13 @@ with support.quiet():
     from vllm.platforms import CpuArchEnum, current_platform
 
 PATCH = "vllm/support-mxfp4-experts-on-cpus-without-amx.patch"
-PROVES = {PATCH: ["test_avx512_bf16_is_enough"]}
+PROVES = {
+    PATCH: [
+        "test_avx512_bf16_is_enough",
+        "tests/kernels/moe/test_cpu_mxfp4_backend_selection.py::test_mxfp4_experts_need_avx512_bf16",
+    ],
+}
+UPSTREAM_ARGS = ["-p", "support"]
 
 AVX512 = ("avx2", "avx512_f", "avx512_vnni")
 BF16 = (*AVX512, "avx512_bf16")

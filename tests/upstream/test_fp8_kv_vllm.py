@@ -30,8 +30,17 @@ SCALE = "vllm/ignore-q-scale-where-queries-are-not-fp8.patch"
 E5M2 = "vllm/refuse-e5m2-kv-caches-where-flashinfer-decodes-with-xqa.patch"
 
 PROVES = {
-    SCALE: ["test_prefill_with_sinks_scales_no_bf16_query", "test_native_kernels_scale_no_bf16_query"],
-    E5M2: ["test_e5m2_goes_to_triton_where_xqa_decodes", "test_flashinfer_refuses_e5m2_with_the_reason"],
+    SCALE: [
+        "test_prefill_with_sinks_scales_no_bf16_query",
+        "test_native_kernels_scale_no_bf16_query",
+        "tests/v1/attention/test_flashinfer_q_scale.py::test_native_kernels_get_q_scale_for_fp8_queries_only",
+        "tests/v1/attention/test_flashinfer_q_scale.py::test_prefill_with_sinks_gets_q_scale_for_fp8_queries_only",
+    ],
+    E5M2: [
+        "test_e5m2_goes_to_triton_where_xqa_decodes",
+        "test_flashinfer_refuses_e5m2_with_the_reason",
+        "tests/v1/attention/test_flashinfer_xqa_kv_cache_dtype.py::test_e5m2_kv_cache_is_refused_where_xqa_decodes",
+    ],
 }
 UPSTREAM_TESTS = ["tests/kernels/attention/test_use_trtllm_attention.py"]
 UPSTREAM_ARGS = ["-p", "support"]

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import flashinfer_decode
@@ -50,7 +50,9 @@ with support.quiet():
     from vllm.platforms import PlatformEnum
 
 HEAD = "vllm/quantize-lm-head-at-load.patch"
-EACH = "vllm/take-fp8-or-none-for-each-projection.patch"
+GPT_OSS = "vllm/pass-the-quantization-config-to-gpt-oss-s-lm-head.patch"
+FP8 = "vllm/accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch"
+NONE = "vllm/accept-none-for-layers-left-alone-by-online-quantization.patch"
 GEMV = "vllm/run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch"
 
 PROVES = {
@@ -61,14 +63,31 @@ PROVES = {
         "test_gpt_oss_loads_a_quantized_head",
         "test_a_shard_of_the_head_is_quantized",
         "test_lm_head_goes_with_targets",
+        "tests/quantization/test_quantization_config_args.py::test_args_lm_head_takes_what_linear_takes",
+        "tests/quantization/test_quantization_config_args.py::test_args_lm_head_needs_a_linear_recipe",
+        "tests/quantization/test_quantization_config_args.py::test_resolve_keeps_lm_head_beside_a_shorthand",
+        "tests/quantization/test_quantization_config_args.py::test_lm_head_resolves_to_the_linear_method",
+        "tests/quantization/test_quantization_config_args.py::test_lm_head_does_not_quantize_input_embeddings",
     ],
-    EACH: [
+    GPT_OSS: [
+        "test_gpt_oss_loads_a_quantized_head",
+        "tests/model_executor/test_gpt_oss_lm_head.py::test_gpt_oss_passes_its_quant_config_to_lm_head",
+    ],
+    FP8: [
         "test_each_projection_takes_a_format",
         "test_short_names_mean_the_same_everywhere",
-        "test_none_wins_over_a_shorthand",
-        "test_shards_of_a_fused_layer_have_one_format",
         "test_a_format_without_a_kernel_is_refused_with_the_reason",
         "test_an_unknown_name_is_refused_with_those_that_are_known",
+        "tests/quantization/test_quantization_config_args.py::test_args_fp8_means_fp8_per_channel_for_a_layer",
+        "tests/quantization/test_quantization_config_args.py::test_args_unknown_name_lists_fp8",
+    ],
+    NONE: [
+        "test_each_projection_takes_a_format",
+        "test_none_wins_over_a_shorthand",
+        "test_shards_of_a_fused_layer_have_one_format",
+        "tests/quantization/test_quantization_config_args.py::test_args_none_leaves_a_kind_of_layers_alone",
+        "tests/quantization/test_quantization_config_args.py::test_targets_none_leaves_a_layer_alone",
+        "tests/quantization/test_quantization_config_args.py::test_targets_none_counts_as_a_format_of_a_fused_layer",
     ],
     GEMV: [
         "test_one_switch_decodes_dense_layers_by_the_gemv",
@@ -78,6 +97,11 @@ PROVES = {
         "test_the_compiler_sees_one_operator",
         "test_the_gemv_is_refused_with_the_reason",
         "test_float16_weights_are_refused",
+        "test_without_a_compiler_the_gemv_is_refused",
+        "tests/kernels/quantization/test_mxfp4_flashinfer_gemv.py::test_the_number_of_tokens_decides",
+        "tests/kernels/quantization/test_mxfp4_flashinfer_gemv.py::test_a_large_weight_is_dequantized_in_slices",
+        "tests/kernels/quantization/test_mxfp4_flashinfer_gemv.py::test_the_kernel_runs_by_name_from_sm80_on",
+        "tests/kernels/quantization/test_mxfp4_flashinfer_gemv.py::test_the_kernel_is_there_where_it_can_be_loaded",
     ],
 }
 UPSTREAM_TESTS = [
@@ -423,7 +447,7 @@ def check_product(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Ten
 def test_each_projection_takes_a_format(
     configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qkv: str, output: str, head: str
 ) -> None:
-    """take-fp8-or-none-for-each-projection.patch: from the command line to the products."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: from the command line to the products."""
     weights = write_checkpoint(tmp_path / "model", 192, layers=1, experts=False)
     monkeypatch.setattr(TransformerBlock, "mlp_cls", NoExperts)
     formats = dict(zip(PROJECTIONS, (qkv, output), strict=True))
@@ -439,27 +463,27 @@ def test_each_projection_takes_a_format(
 
 @pytest.mark.parametrize(("name", "means"), [("fp8", "fp8_per_channel"), ("mxfp4", "mxfp4")])
 def test_short_names_mean_the_same_everywhere(name: str, means: str) -> None:
-    """take-fp8-or-none-for-each-projection.patch: fp8 and mxfp4 are shorthands in all fields."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: fp8 and mxfp4 are shorthands in all fields."""
     for field in ("linear", "lm_head"):
         assert QuantizationConfigArgs(**{field: name}) == QuantizationConfigArgs(**{field: means})
     assert QuantizationConfigArgs(targets={"*": name}) == QuantizationConfigArgs(targets={"*": means})
 
 
 def test_fp8_stays_a_checkpoint_format_on_the_command_line() -> None:
-    """take-fp8-or-none-for-each-projection.patch: --quantization fp8 has not become an online shorthand."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: --quantization fp8 has not become an online shorthand."""
     assert "fp8" not in ONLINE_QUANT_SHORTHAND_NAMES
     assert "none" not in ONLINE_QUANT_SHORTHAND_NAMES
 
 
 def test_none_wins_over_a_shorthand() -> None:
-    """take-fp8-or-none-for-each-projection.patch: --quantization fp8_per_tensor, and linear layers as they are."""
+    """accept-none-for-layers-left-alone-by-online-quantization.patch: --quantization fp8_per_tensor, and linear layers as they are."""
     config = OnlineQuantizationConfig(resolve_quantization_config("fp8_per_tensor", {"linear": "none"}))
     assert config.resolve_quant_method_cls(LinearBase, "model.layers.0.attn.o_proj") is None
     assert config.args.moe is not None
 
 
 def test_shards_of_a_fused_layer_have_one_format() -> None:
-    """take-fp8-or-none-for-each-projection.patch: none is a format, too, so q and k cannot differ by it."""
+    """accept-none-for-layers-left-alone-by-online-quantization.patch: none is a format, too, so q and k cannot differ by it."""
     config = OnlineQuantizationConfig(QuantizationConfigArgs(targets={"*.q_proj": "none", "*.[kv]_proj": "mxfp4"}))
     config.packed_modules_mapping = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
     with pytest.raises(ValueError, match=r"different quantization_config\.targets values"):
@@ -483,7 +507,7 @@ def test_a_format_without_a_kernel_is_refused_with_the_reason(
     gpu: tuple[int, int] | None,
     reason: str,
 ) -> None:
-    """take-fp8-or-none-for-each-projection.patch: while the model is being built; the layer is not left as it is."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: while the model is being built; the layer is not left as it is."""
     write_checkpoint(tmp_path / "model", 192, layers=1, experts=False)
     monkeypatch.setattr(TransformerBlock, "mlp_cls", NoExperts)
     monkeypatch.setitem(linear_kernels._POSSIBLE_MXFP4_KERNELS, PlatformEnum.CPU, [])  # as upstream has it
@@ -498,7 +522,7 @@ def test_a_format_without_a_kernel_is_refused_with_the_reason(
 def test_mxfp4_refuses_an_input_that_has_no_whole_blocks(
     configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """take-fp8-or-none-for-each-projection.patch: 32 values share a scale."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: 32 values share a scale."""
     write_checkpoint(tmp_path / "model", 192, hidden=48)
     config = configure(quantization={"lm_head": "mxfp4"})
     with pytest.raises(ValueError, match=r"MXFP4 requires input_size_per_partition \(48\) to be divisible by 32"):
@@ -507,7 +531,7 @@ def test_mxfp4_refuses_an_input_that_has_no_whole_blocks(
 
 @pytest.mark.parametrize("arguments", [{"lm_head": "fp6"}, {"targets": {"*.o_proj": "fp6"}}, {"targets": {"*": 8}}])
 def test_an_unknown_name_is_refused_with_those_that_are_known(arguments: dict[str, Any]) -> None:
-    """take-fp8-or-none-for-each-projection.patch: none and the aliases are among them."""
+    """accept-fp8-as-the-format-of-a-layer-in-online-quantization.patch: none and the aliases are among them."""
     with pytest.raises(ValueError, match="'mxfp4'"):
         QuantizationConfigArgs(**arguments)
     with pytest.raises(ValueError, match=r"'none'.*'fp8'"):
@@ -680,3 +704,28 @@ def test_float16_weights_are_refused() -> None:
     kernel = importlib.import_module(GEMV_MODULE).FlashInferGemvMxFp4LinearKernel
     with pytest.raises(ValueError, match=r"takes BF16 models, and the weights are torch\.float16"):
         kernel.quantize_weight(random_rows(32).half())
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize("lacking", ["nvcc", "ninja"])
+def test_without_a_compiler_the_gemv_is_refused(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: FlashInfer has it, and its JIT needs nvcc and ninja."""
+    flashinfer = importlib.import_module("vllm.utils.flashinfer")
+    names = ("mxfp4_gemv", "mxfp4_weight_quantize", "mxfp4_weight_dequantize")
+    gemm = SimpleNamespace(**dict.fromkeys(names))
+    module: ModuleType = importlib.import_module(GEMV_MODULE)
+    has = getattr(flashinfer.has_flashinfer_mxfp4_gemv, "__wrapped__")  # noqa: B009  (the function is typed as its cache)
+    monkeypatch.setattr(module, "has_flashinfer_mxfp4_gemv", has)
+    monkeypatch.setattr(flashinfer, "has_flashinfer", lambda: True)
+    monkeypatch.setattr(flashinfer, "_get_submodule", {"flashinfer.gemm": gemm}.get)
+    monkeypatch.setattr(flashinfer, "_flashinfer_nvcc_path", lambda: None if lacking == "nvcc" else "nvcc")
+    monkeypatch.setattr(flashinfer.shutil, "which", lambda name: None if lacking == name else name)
+    write_checkpoint(tmp_path / "model", 192)
+    configure(*GEMV_SWITCH)
+    support.fake_gpu(monkeypatch, 12, 1)
+    kernels = [module.FlashInferGemvMxFp4LinearKernel]
+    monkeypatch.setitem(linear_kernels._POSSIBLE_MXFP4_KERNELS, PlatformEnum.CUDA, kernels)
+    with pytest.raises(ValueError, match="or cannot compile it"):
+        linear_kernels.init_mxfp4_linear_kernel()

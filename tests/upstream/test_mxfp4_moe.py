@@ -56,8 +56,16 @@ ROUTER = "vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
 CHOICE = "vllm/let-few-tokens-choose-experts-in-the-decode-kernels.patch"
 
 PROVES = {
-    PADDING: ["test_marlin_takes_gpt_oss_as_it_is", "test_marlin_rounds_up_to_its_tiles_only"],
-    SWITCH: ["test_one_switch_runs_the_cutlass_moe", "test_rounding_activations_is_said"],
+    PADDING: [
+        "test_marlin_takes_gpt_oss_as_it_is",
+        "test_marlin_rounds_up_to_its_tiles_only",
+        "tests/kernels/moe/test_ocp_mx_moe.py::test_marlin_mxfp4_rounds_up_to_its_tiles_only",
+    ],
+    SWITCH: [
+        "test_one_switch_runs_the_cutlass_moe",
+        "test_rounding_activations_is_said",
+        "tests/kernels/moe/test_ocp_mx_moe.py::test_flashinfer_cutlass_means_the_mxfp4_variant_that_runs",
+    ],
     DECODE: [
         "test_few_tokens_run_the_decode_kernels",
         "test_a_variable_forces_one_of_them",
@@ -68,12 +76,20 @@ PROVES = {
         "test_what_runs_is_said",
         "test_what_the_decode_kernels_cannot_do_runs_as_before",
         "test_the_compiler_sees_one_operator",
+        "test_the_decode_kernels_are_there_where_they_can_be_loaded",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_the_number_of_tokens_decides",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_the_variable_chooses_the_experts",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_an_unknown_value_is_refused",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_what_the_kernels_cannot_do_runs_by_cutlass",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_the_kernels_are_there_where_they_can_be_loaded",
     ],
     ALONE: [
         "test_the_decode_kernels_run_alone_by_name",
         "test_nothing_is_rounded_up_for_the_decode_kernels",
         "test_other_checkpoints_are_laid_out_for_them",
         "test_the_decode_kernels_alone_are_refused_with_the_reason",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_flashinfer_decode_selects_the_kernels_alone",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_flashinfer_decode_is_laid_out_without_padding",
     ],
     ROUTER: [
         "test_few_tokens_of_a_gate_run_the_small_gemm",
@@ -90,6 +106,12 @@ PROVES = {
         "test_flashinfer_is_called_by_its_name",
         "test_a_graph_of_a_machine_that_has_the_small_gemm_runs_without_it",
         "test_the_compiler_sees_one_operator_of_the_gate",
+        "test_where_it_has_not_run_the_small_gemm_is_opt_in",
+        "tests/kernels/moe/test_tinygemm_router.py::test_few_tokens_run_the_small_gemm",
+        "tests/kernels/moe/test_tinygemm_router.py::test_the_small_gemm_is_opt_in_where_it_is_unmeasured",
+        "tests/kernels/moe/test_tinygemm_router.py::test_other_gates_run_as_before",
+        "tests/kernels/moe/test_tinygemm_router.py::test_batch_invariance_wins",
+        "tests/kernels/moe/test_tinygemm_router.py::test_the_small_gemm_is_there_where_it_can_be_compiled",
     ],
     CHOICE: [
         "test_few_tokens_choose_in_the_decode_kernels",
@@ -100,6 +122,8 @@ PROVES = {
         "test_a_weighted_input_has_one_choice",
         "test_who_chooses_is_said",
         "test_the_compiler_sees_the_choice_in_the_operator",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_router_logits_are_taken_where_the_kernels_can_choose",
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_few_tokens_choose_experts_in_the_kernels",
     ],
 }
 UPSTREAM_TESTS = [
@@ -671,6 +695,33 @@ def test_the_decode_kernels_alone_are_refused_with_the_reason(
         make_experts(config)
 
 
+@pytest.mark.parametrize(
+    ("compiled", "tools", "expected"),
+    [
+        (False, ["nvcc", "ninja"], True),
+        (True, [], True),
+        (False, ["ninja"], False),
+        (False, ["nvcc"], False),
+    ],
+)
+def test_the_decode_kernels_are_there_where_they_can_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: bool, tools: list[str], expected: bool
+) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: compiled, or with what FlashInfer's JIT needs."""
+    if compiled:
+        (tmp_path / "mxfp4_moe_decode").mkdir()
+        (tmp_path / "mxfp4_moe_decode/mxfp4_moe_decode.so").touch()
+    modules = {
+        "flashinfer.fused_moe": SimpleNamespace(mxfp4_moe_decode=moe_decode),
+        "flashinfer.jit.env": SimpleNamespace(FLASHINFER_AOT_DIRS=(tmp_path,)),
+    }
+    monkeypatch.setattr(vllm_flashinfer, "has_flashinfer_moe", lambda: True)
+    monkeypatch.setattr(vllm_flashinfer, "_get_submodule", modules.get)
+    monkeypatch.setattr(vllm_flashinfer, "_flashinfer_nvcc_path", lambda: "nvcc" if "nvcc" in tools else None)
+    monkeypatch.setattr(vllm_flashinfer.shutil, "which", lambda name: name if name in tools else None)
+    assert vllm_flashinfer.has_flashinfer_mxfp4_moe_decode.__wrapped__() is expected
+
+
 # The choice of experts
 
 
@@ -837,8 +888,9 @@ FROM_SM90 = [(9, 0), (10, 0), (11, 0), (12, 0), (12, 1)]
 
 @pytest.fixture(name="gemms")
 def _gemms(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """A FlashInfer that has the small GEMM; with how many tokens it runs."""
+    """A FlashInfer that has the small GEMM, and a user who asks for it; with how many tokens it runs."""
     gemms: Calls = []
+    monkeypatch.setenv("VLLM_USE_FLASHINFER_ROUTER_GEMM", "1")
     module = importlib.import_module(GATE_MODULE)
     monkeypatch.setattr(module, "has_flashinfer_tinygemm", lambda: True)
     monkeypatch.setattr(module, "flashinfer_tinygemm_bf16", recorded(gemms, "tinygemm", tinygemm))
@@ -901,6 +953,36 @@ def test_few_tokens_of_a_gate_run_the_small_gemm(
     assert gemms == [("tinygemm", 1), ("tinygemm", 16)]
     inputs = gate_inputs(gate, 17)
     assert torch.equal(gate(inputs), torch.nn.functional.linear(inputs, gate.weight, gate.bias))
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(
+    ("capability", "setting", "runs"),
+    [
+        ((9, 0), None, True),
+        ((9, 0), "0", False),
+        *[(capability, None, False) for capability in FROM_SM90[1:]],
+        *[(capability, "1", True) for capability in FROM_SM90[1:]],
+        ((8, 9), "1", False),
+    ],
+)
+def test_where_it_has_not_run_the_small_gemm_is_opt_in(
+    configure: Configure,
+    gemms: Calls,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    setting: str | None,
+    runs: bool,
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: it was measured on SM90, and is the default there."""
+    if setting is None:
+        monkeypatch.delenv("VLLM_USE_FLASHINFER_ROUTER_GEMM")
+    else:
+        monkeypatch.setenv("VLLM_USE_FLASHINFER_ROUTER_GEMM", setting)
+    configure(gpu=capability)
+    check_gate(make_gate(), 3)
+    assert (gemms, said) == (([("tinygemm", 3)], [SAID]) if runs else ([], []))
 
 
 def test_the_router_of_gpt_oss_runs_it(tmp_path: Path, configure: Configure, gemms: Calls) -> None:

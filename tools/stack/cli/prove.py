@@ -13,6 +13,7 @@ from stack.cli.completing import complete_series
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import text
 from stack.cli.sentences import say
+from stack.model.series import PatchRef
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, Result
@@ -85,11 +86,20 @@ def command(
                 return 1 if idle else 0, {"idle": idle}
             verdicts = list(series_proofs.verdicts(runner, asked, stores.tell))
             kept = list(series_proofs.kept(runner, asked, stores.tell))
+            unnamed = series_proofs.unnamed(stores, series)
         if not as_json:
             _print_all(verdicts, kept, onto, runner)
+            _print_unnamed(unnamed)
         sound = all(each.sound for each in verdicts) and all(each.sound for each in kept)
         patches, merged = [_as_json(each) for each in verdicts], [_kept_json(each) for each in kept]
-        document = {"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached}
+        document = {
+            "sound": sound,
+            "patches": patches,
+            "merged": merged,
+            "unnamed": [{"series": ref.series, "file": ref.file, "tests": list(paths)} for ref, paths in unnamed.items()],
+            "ran": runner.ran,
+            "cached": runner.cached,
+        }
         return 0 if sound else 1, document
 
     context.exit(in_lanes(context.obj, all_lanes, as_json, run, "prove-ablate" if ablate else None))
@@ -104,6 +114,12 @@ def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ..
         _print_kept(kept, " ".join(onto))
     click.echo()
     say(f"{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
+
+
+def _print_unnamed(unnamed: Mapping[PatchRef, tuple[str, ...]]) -> None:
+    """Print the test files that patches change and no proof names: nothing shows that their tests can fail."""
+    for ref, paths in unnamed.items():
+        text.echo(f"{ref.path} changes {', '.join(paths)}: no proof names a test there")
 
 
 def _print(verdicts: list[PatchProof], onto: str) -> None:

@@ -283,6 +283,21 @@ def idle(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iter
                 yield ref
 
 
+def unnamed(stores: Stores, names: Sequence[str]) -> dict[PatchRef, tuple[str, ...]]:
+    """Find the test files that patches change in upstream's tree and no proof of theirs names; only patches that have such files.
+
+    Raises:
+        StackError: A proof cannot be read.
+
+    """
+    named: dict[PatchRef, list[str]] = {}
+    for proof in proofs(stores, names):
+        for ref in proof.refs():
+            named.setdefault(ref, []).extend(proof.proves[ref.file])
+    files = {ref: brought_tests.unnamed(stores.stack.patches[ref], tests) for ref, tests in named.items()}
+    return {ref: paths for ref, paths in files.items() if paths}
+
+
 class _Trial:
     """One proof module and its runs on several trees."""
 

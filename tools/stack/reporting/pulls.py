@@ -64,7 +64,7 @@ def render(title: str, pulls: Sequence[PullRequest], waiting: Sequence[tuple[str
 
 
 def _summary(pulls: int, refused: int, waiting: int) -> str:
-    return f"{pulls} in the first wave, {refused} refused; {waiting} wait for one of them."
+    return f"In the first wave: {pulls}, of which {refused} refused. In later waves: {waiting}."
 
 
 def _overview(pulls: Sequence[PullRequest]) -> Element:

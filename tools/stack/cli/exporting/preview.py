@@ -36,7 +36,8 @@ def run(work: Work) -> int:
                 "written": [str(file) for file in written],
                 "pulls": [_as_json(each) for each in made],
                 "waiting": [name for name, _ in waiting],
-            }
+            },
+            "export-pr-preview",
         )
     else:
         _print(made, str(folder / preview.PAGE), len(waiting))
