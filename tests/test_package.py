@@ -31,9 +31,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_package_with_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names} == {"stack", f"{wheel.name.split('-py3')[0]}.dist-info"}
-    assert {"stack/py.typed", "stack/data/gates.toml", "stack/data/recipes/cpu-fp32.toml", "stack/data/texts/almanac.txt"} | {
-        *("stack/cli/schemas/status.json", "stack/cli/schemas/common.json", "stack/cli/schemas/files/pins.toml.json")
-    } <= {*names}
+    data = {"stack/data/gates.toml", "stack/data/recipes/cpu-fp32.toml", "stack/data/texts/almanac.txt"}
+    schemas = {f"stack/cli/schemas/{name}.json" for name in ("status", "common", "files/pins.toml")}
+    assert {"stack/py.typed"} | data | schemas <= {*names}
     assert any(name.endswith("/LICENSE") for name in names)
     assert [name for name in names if name.endswith(".log") or "__pycache__" in name or "verdicts/archive" in name] == []
 

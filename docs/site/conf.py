@@ -54,9 +54,9 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "doctor", "exit-codes", "environment", "plug-ins"),
     "Concepts": ("landing", "crashes", "Threat model <../SECURITY>", "speed", "../ARCHITECTURE"),
-    "Kernels": ("decode-kernels", "series", "nvfp4"),
+    "Kernels": ("decode-kernels", "series", "nvfp4", "harmony-reports"),
     "History": ("kernel-history", "ladder", "demo", "../CHANGELOG", "../CONTRIBUTING"),
 }
 

@@ -80,7 +80,7 @@ def test_log_of_what_was_undone(stack: Stack) -> None:
     assert after["undone"]
     same = ("title", "pins", "added", "removed", "landed", "rewritten")
     assert [after[name] for name in same] == [before[name] for name in same]
-    assert "(undone: stack redo repeats it)" in stack("log").out
+    assert "undone: `stack redo` repeats it" in stack("log").out
 
 
 def test_log_where_a_person_edited_since(stack: Stack, world: World) -> None:

@@ -9,7 +9,7 @@ from .conftest import Stack
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--recipe", "gpu-of-dreams"], "unknown recipe 'gpu-of-dreams': recipes/ has cpu-fp32, cpu-mxfp4, gpt-oss"),
+        (["--recipe", "gpu-of-dreams"], "unknown recipe 'gpu-of-dreams': `stack recipe list` lists all "),
         (["--url", "http://127.0.0.1:9"], "--url goes with one --recipe"),
         (
             ["--url", "http://127.0.0.1:9", "--recipe", "cpu-fp32", "--ablate"],

@@ -8,12 +8,27 @@ import pytest
 from stack.base.errors import StackError
 from stack.deploy import checkpoints
 
-SHAPE = asdict(checkpoints.load("gpt-oss-120b").shape)
+OURS = checkpoints.load("gpt-oss-120b").shape
+assert OURS is not None
+SHAPE = asdict(OURS)
+GPT_OSS = [name for name in checkpoints.known() if checkpoints.load(name).shape is not None]
 
 
-@pytest.mark.parametrize("name", checkpoints.known())
+def test_what_nobody_has_seen_is_left_out() -> None:
+    found = [checkpoints.load(name) for name in checkpoints.known()]
+    assert GPT_OSS == ["gpt-oss-120b", "gpt-oss-20b"]
+    assert {one.name for one in found if one.revision is None} == {
+        "qwen3-6-27b-nvfp4",
+        "nemotron-3-super-nvfp4",
+        "glm-4-7-flash-nvfp4",
+    }
+    assert {one.name for one in found if one.size is None} == {"nemotron-3-super-nvfp4", "glm-4-7-flash-nvfp4"}
+
+
+@pytest.mark.parametrize("name", GPT_OSS)
 def test_all_can_be_read_and_have_the_parameters_that_their_names_say(name: str) -> None:
     shape = checkpoints.load(name).shape
+    assert shape is not None
     layers, heads = shape.num_hidden_layers, shape.num_attention_heads
     experts = layers * shape.num_local_experts * 3 * shape.hidden_size * shape.intermediate_size
     attention = layers * (2 * heads + 2 * shape.num_key_value_heads) * shape.head_dim * shape.hidden_size

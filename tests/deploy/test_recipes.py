@@ -117,7 +117,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, said: str) -
 
 
 def test_unknown() -> None:
-    with pytest.raises(
-        StackError, match=r"unknown recipe 'gpu'.*cpu-fp32, cpu-mxfp4, gpt-oss, gpt-oss-120b-2-sparks, .*gpt-oss-20b-spark"
-    ):
+    with pytest.raises(StackError, match=rf"unknown recipe 'gpu': `stack recipe list` lists all {len(recipes.known())}$"):
         recipes.load("gpu")

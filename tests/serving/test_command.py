@@ -23,10 +23,18 @@ def test_a_published_checkpoint_is_served_at_its_revision() -> None:
     recipe = recipes.load("gpt-oss-120b-spark")
     made = command(recipe, {})
     revision = checkpoints.load("gpt-oss-120b").revision
+    assert revision is not None
     assert made.arguments[:5] == ("vllm", "serve", "openai/gpt-oss-120b", "--revision", revision)
     assert made.arguments[5:-4] == recipe.arguments
     assert made.arguments[-4:] == ("--host", "127.0.0.1", "--port", "8000")
     assert made.environment == recipe.environment
+
+
+def test_a_checkpoint_without_a_pinned_revision_is_served_as_it_is() -> None:
+    recipe = recipes.load("nemotron-3-super-nvfp4-spark")
+    made = command(recipe, {}).arguments
+    assert made[:3] == ("vllm", "serve", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4")
+    assert made[3:-4] == recipe.arguments
 
 
 def test_a_folder_takes_the_place_of_what_is_published() -> None:

@@ -16,7 +16,13 @@ from stack.validation.pack import recipes as pack
 
 SPARK = hardware.load("spark")
 H200 = hardware.load("h200")
-FOR_GPUS = [name for name in recipes.known() if recipes.load(name).model in checkpoints.known()]
+FOR_GPUS = [name for name in recipes.known() if recipes.load(name).model.startswith("gpt-oss-")]
+
+
+def shape_of(name: str) -> checkpoints.Shape:
+    found = checkpoints.load(name).shape
+    assert found is not None
+    return found
 
 
 def serving(*arguments: str, **changes: Any) -> Recipe:
@@ -29,7 +35,7 @@ def quantizing(**said: object) -> Recipe:
 
 
 def lying(recipe: Recipe, capability: str = "12.1") -> layout.Layout:
-    return layout.of(recipe, checkpoints.load("gpt-oss-120b").shape, capability)
+    return layout.of(recipe, shape_of("gpt-oss-120b"), capability)
 
 
 def reached(name: str, **arguments: Any) -> Roofline:
@@ -139,7 +145,7 @@ def test_servers_of_an_h200(server: str, gigabytes: float) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_no_model_has(name: str, value: int, said: str) -> None:
-    shape = dataclasses.replace(checkpoints.load("gpt-oss-120b").shape, **{name: value})
+    shape = dataclasses.replace(shape_of("gpt-oss-120b"), **{name: value})
     with pytest.raises(StackError, match=said):
         layout.of(serving(), shape, "12.1")
 
@@ -176,7 +182,7 @@ def test_bandwidth() -> None:
 
 def test_a_configuration_of_somebodys_own(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    shape = dataclasses.asdict(checkpoints.load("gpt-oss-20b").shape)
+    shape = dataclasses.asdict(shape_of("gpt-oss-20b"))
     file.write_text(json.dumps(shape))
     recipe = recipes.load("gpt-oss-120b-spark")
     found = roofline.of(recipe, SPARK, config=file)
@@ -325,3 +331,10 @@ def test_what_is_not_counted(arguments: tuple[str, ...], said: str | None) -> No
 def test_gpus_of_which_nothing_is_known() -> None:
     with pytest.raises(StackError, match=r"on 10\.0.*--moe-backend"):
         lying(serving(), "10.0")
+
+
+def test_a_model_that_is_not_a_gpt_oss() -> None:
+    with pytest.raises(
+        StackError, match=r"serves nvidia/Qwen3\.6-35B-A3B-NVFP4, which is not a gpt-oss: name a recipe of gpt-oss"
+    ):
+        reached("qwen3-6-35b-a3b-nvfp4-spark")

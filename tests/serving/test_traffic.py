@@ -14,7 +14,9 @@ from stack.serving import formats, layout, traffic
 from stack.serving.formats import BF16, MXFP4, QUANTIZED, Format
 from stack.serving.layout import ROUNDING, Layout
 
-SHAPE = checkpoints.load("gpt-oss-120b").shape
+PUBLISHED = checkpoints.load("gpt-oss-120b").shape
+assert PUBLISHED is not None
+SHAPE: checkpoints.Shape = PUBLISHED
 RELEASED = layout.rounding("MARLIN", released=True)
 SPARK = 273e9
 FP8 = QUANTIZED["fp8"]

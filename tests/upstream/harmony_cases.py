@@ -111,7 +111,7 @@ def test_answers_in_the_history_stay_answers() -> None:
 
 @pytest.mark.parametrize(("phase", "channel"), [("commentary", "commentary"), ("final_answer", "final")])
 def test_the_phase_of_a_message_is_its_channel(phase: str, channel: str) -> None:
-    """OpenAI's client says by it which messages are no answers."""
+    """OpenAI's client has this field to tell preambles from answers."""
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     (item,) = harmony_to_response_output(
         Message.from_role_and_content(Role.ASSISTANT, "Oui").with_channel(channel), frozenset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client of gpt-oss gets and what the model is told, by upstream's parser, renderer and Responses server.
+"""Drive upstream's parser, renderer and Responses server as a client of gpt-oss does.
 
 The model's output is given as tokens: in one piece, or in chunks as in a stream, where speculative decoding brings several tokens
 at once. Prompts are compared as the text that their tokens spell. The engine, the network and the model are not part of it.
@@ -57,7 +57,7 @@ CHAT, NO_TOOLS = chat_request(), chat_request(())
 
 @dataclass
 class Said:
-    """What a client gets of an answer."""
+    """An answer as a client gets it."""
 
     reasoning: str = ""
     content: str = ""
@@ -130,7 +130,7 @@ def respond(tokens: Sequence[int], sizes: Iterable[int] | None = None, tools: Se
     server.use_harmony, server.tool_server, server.enable_per_request_metrics = True, None, False
 
     async def no_sessions(*_: Any) -> None:
-        """There is no tool server to open sessions with."""
+        """Open no session: the tests have no tool server."""
 
     server._initialize_tool_sessions = no_sessions
     chunks = generated(context, list(cut(tokens, sizes if sizes is not None else [max(len(tokens), 1)])))
@@ -185,7 +185,7 @@ def responded(text: str, size: int | None = None) -> tuple[list[tuple[str, ...]]
     return [summary(item) for item in got.final], [summary(item) for item in got.done]
 
 
-# What the model is told
+# Prompts
 
 USER = {"role": "user", "content": "Hello"}
 LATER = {"role": "user", "content": "And then?"}

@@ -14,6 +14,7 @@ import random
 from typing import Any
 
 import harmony_cases
+import harmony_reports
 import harmony_vocabulary as vocabulary
 import pytest
 import support
@@ -84,6 +85,7 @@ PROVES = {
         "test_doubtful_channels_are_no_answer",
         "test_other_authors_are_the_same_streamed_and_whole",
         "test_headers_without_message_show_no_control_tokens",
+        "test_what_was_reported_is_right",
         "tests/parser/test_harmony_reader.py::test_answer_after_a_malformed_header",
         "tests/parser/test_harmony_reader.py::test_call_after_a_malformed_header",
         "tests/parser/test_harmony_reader.py::test_reasoning_in_a_doubtful_channel",
@@ -190,7 +192,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", raising=False)
 
 
-# What the model says, in chat completions
+# The model's output, in chat completions
 
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|>"
 # What stands between the end of a message and <|message|>, with reports of them. The last of a kind is well-formed.
@@ -357,7 +359,7 @@ def test_arguments_keep_their_characters() -> None:
         assert said.calls == [("f", arguments)]
 
 
-# What the model says, in the Responses API
+# The model's output, in the Responses API
 
 
 @pytest.mark.parametrize("header", ANSWER_HEADERS)
@@ -390,7 +392,7 @@ def test_calls_are_announced_once() -> None:
         assert responded(text, size) == (expected, expected)
 
 
-# What the model is told
+# Prompts
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "21"}
@@ -583,5 +585,6 @@ def test_an_empty_answer_is_left_out() -> None:
     assert chat(USER, {"role": "assistant", "content": [{"type": "text", "text": ""}]}, LATER) == chat(USER, LATER)
 
 
-# Run the cases that a review found.
-globals().update({name: test for name, test in vars(harmony_cases).items() if name.startswith("test_")})
+# Run the cases that a review found and those of public reports.
+for _module in (harmony_cases, harmony_reports):
+    globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})

@@ -5,6 +5,7 @@ Every difference is of a class that is meant, and the invariants hold whatever t
 how many outputs are read; their seeds are fixed.
 """
 
+import functools
 import os
 from collections import Counter
 from typing import Any
@@ -32,33 +33,33 @@ CLASSES = {
     "a message without an end",
     "a header without a message",
 }
-"""The classes that so many sequences surely have."""
+"""Classes that the default number of sequences has."""
 
 
 def numbers(part: int) -> range:
     return range(part, SEQUENCES, PARTS)
 
 
-@pytest.fixture(scope="module")
-def ours() -> dict[int, dict[str, Any]]:
-    """What is read with the series, by number."""
-    return {number: difference.outcome(number) for number in range(SEQUENCES)}
+@functools.cache
+def ours(number: int) -> dict[str, Any]:
+    """Return the outcome of a sequence with the series."""
+    return difference.outcome(number)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_invariants(ours: dict[int, dict[str, Any]], part: int) -> None:
+def test_invariants(part: int) -> None:
     for number in numbers(part):
         one = sequence(number)
-        assert not difference.broken(one, ours[number]), f"{number}: {one.text!r} {ours[number]}"
+        assert not difference.broken(one, ours(number)), f"{number}: {one.text!r} {ours(number)}"
 
 
 @pytest.fixture(scope="module")
-def found(ours: dict[int, dict[str, Any]]) -> Counter[str]:
+def found() -> Counter[str]:
     """Count the differences by class, and show those that are not meant."""
     classes: Counter[str] = Counter()
     for number, base in zip(range(SEQUENCES), BASE.ask(list(range(SEQUENCES))), strict=True):
         one = sequence(number)
-        for what, got in ours[number].items():
+        for what, got in ours(number).items():
             # As it comes back from the other process, where tuples are lists
             if base[what] != got:
                 name = difference.meant(one, what, base[what], got)

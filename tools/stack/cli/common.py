@@ -39,7 +39,7 @@ COLOURS = {
 }
 """The colours of outcomes."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md, and stack schema).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, as `stack schema` describes it.")
 packages_option = click.option(
     "--from",
     "packages",

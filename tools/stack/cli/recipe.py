@@ -129,7 +129,9 @@ def _print(recipe: Recipe) -> None:
     rows = [("recipe", recipe.name), ("serves", recipe.title)]
     if recipe.model in checkpoints.known():
         model = checkpoints.load(recipe.model)
-        rows.append(("model", f"{model.repository} at {model.revision}, {model.size / 1e9:.1f} GB"))
+        revision = ", no revision is pinned" if model.revision is None else f" at {model.revision}"
+        size = "" if model.size is None else f", {model.size / 1e9:.1f} GB"
+        rows.append(("model", f"{model.repository}{revision}{size}"))
     if recipe.hardware is not None:
         machine = hardware.load(recipe.hardware.name)
         count = f"{recipe.hardware.nodes} x " if recipe.hardware.nodes > 1 else ""

@@ -31,13 +31,16 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A published checkpoint: repository, revision, bytes of its weights, and shape."""
+    """A published checkpoint: repository, revision, bytes of its weights, and shape.
+
+    `revision` and `size` are None if nobody here has seen them, `shape` if the model is not a gpt-oss.
+    """
 
     name: str
     repository: str
-    revision: str
-    size: int
-    shape: Shape
+    revision: str | None
+    size: int | None
+    shape: Shape | None
 
 
 def known() -> tuple[str, ...]:
@@ -56,9 +59,9 @@ def load(name: str) -> Checkpoint:
     made = Checkpoint(
         name,
         table.text("repository"),
-        table.text("revision", pattern="[0-9a-f]{40}", meaning="40 hex digits"),
-        table.whole("size"),
-        _shape(table.table("shape")),
+        table.optional_text("revision", pattern="[0-9a-f]{40}", meaning="40 hex digits"),
+        table.whole("size") if table.given("size") else None,
+        _shape(table.table("shape")) if table.given("shape") else None,
     )
     table.finish()
     return made

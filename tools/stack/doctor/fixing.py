@@ -28,9 +28,13 @@ Check = Callable[[str], Sequence[Found]]
 
 @dataclass(slots=True)
 class _Text:
-    """The lines of a file while it is corrected; None for a line that is gone. `doubled`: braces are written twice, as in recipes."""
+    """The lines of a file while it is corrected; None for a line that is gone.
+
+    `recipe`: whether it is a recipe of the Spark community; `doubled`: whether braces are written twice in it.
+    """
 
     lines: list[str | None]
+    recipe: bool
     doubled: bool
     added: set[str] = field(default_factory=set)
 
@@ -79,7 +83,8 @@ def corrected(text: str, check: Check) -> str:
 
 def _once(text: str, findings: Sequence[Found], before: str) -> tuple[str, list[str]]:
     """Apply the edits of findings; return the text, and the reason for each that changed something."""
-    made = _Text([*text.split("\n")], _RECIPE.search(text) is not None and 'recipe_version: "2"' not in text)
+    recipe = _RECIPE.search(text) is not None
+    made = _Text([*text.split("\n")], recipe, recipe and 'recipe_version: "2"' not in text)
     reasons = list[str]()
     # Edits that add come last: what they add may be there by then.
     for found in sorted(findings, key=lambda each: each.line or 0):
@@ -130,12 +135,21 @@ def _flag(text: _Text, line: str, edit: Edit) -> str | None:
     plain = re.compile(rf"(?<![\w-]){name}(?:={word}|(?![\w-])(?:[ \t]+(?!-){word})?)(?![\w-])")
     match = plain.search(line)
     if match is None:
-        return None
+        return _default(line, edit) if text.recipe else None
     before, rest = line[: match.start()], line[match.end() :]
     if not edit.new:
         return f"{before.rstrip(' ') if before.strip() else before} {rest.lstrip(' ')}".rstrip(" ")
     added = _shell_words(edit.new.removeprefix(KEPT).strip(), doubled=text.doubled)
     return f"{before}{match[0]} {added}{rest}" if edit.new.startswith(KEPT) else f"{before}{added}{rest}"
+
+
+def _default(line: str, edit: Edit) -> str | None:
+    """Return a line of a recipe's defaults, whose names are flags with underscores, with a flag replaced or taken out."""
+    match = re.match(rf"^(\s+)(['\"]?){re.escape(edit.old.removeprefix('--').replace('-', '_'))}\2(\s*:\s*)\S", line)
+    if match is None or edit.new.startswith(KEPT):
+        return None
+    name, _, value = edit.new.partition(" ")
+    return f"{match[1]}{name.removeprefix('--').replace('-', '_')}{match[3]}{value or 'true'}" if edit.new else ""
 
 
 def _quoted(name: str) -> str:

@@ -121,9 +121,9 @@ def _from_defaults(top: yaml.Node | None, defaults: Mapping[str, str], container
     """Return the command that a runner makes of a recipe without one."""
     lines = {name: nodes.line(given) for name, given in nodes.items(nodes.value(top, "defaults"))}
     flags = [
-        Flag(_RECIPE_FLAGS.get(name, f"--{name.replace('_', '-')}"), given, lines[name])
+        Flag(_RECIPE_FLAGS.get(name, f"--{name.replace('_', '-')}"), None if given == "true" else given, lines[name])
         for name, given in defaults.items()
-        if name in lines
+        if name in lines and given != "false"
     ]
     model = defaults.get("model") or None
     return Serve((top.start_mark.line + 1) if top else 1, model, tuple(flags), container, is_whole=False)

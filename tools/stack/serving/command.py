@@ -130,7 +130,7 @@ def _model(recipe: Recipe, folder: Path | None) -> tuple[str, ...]:
         if folder is not None:
             # Clients call it by the published name.
             return (str(folder), "--served-model-name", checkpoint.repository)
-        return (checkpoint.repository, "--revision", checkpoint.revision)
+        return (checkpoint.repository, *(() if checkpoint.revision is None else ("--revision", checkpoint.revision)))
     if folder is None:
         what = "is the one that you serve" if recipe.model == GIVEN else "is written by the validation"
         raise StackError(f"the model of recipe {recipe.name} {what}", "name its folder with --model")

@@ -204,8 +204,13 @@ def _fitting(known: Sequence[Measured], context: int, batch: int) -> tuple[Measu
 
 
 def _shape(recipe: Recipe) -> Shape:
-    if recipe.model in checkpoints.known():
-        return checkpoints.load(recipe.model).shape
+    published = checkpoints.load(recipe.model) if recipe.model in checkpoints.known() else None
+    if published is not None and published.shape is not None:
+        return published.shape
+    if published is not None:
+        raise StackError(
+            f"recipe {recipe.name} serves {published.repository}, which is not a gpt-oss", "name a recipe of gpt-oss"
+        )
     what = "serves any model" if recipe.model == GIVEN else "serves a model of a few MB that the validation writes"
     raise StackError(f"recipe {recipe.name} {what}", "name a published model's --config config.json")
 

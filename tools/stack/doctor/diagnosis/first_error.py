@@ -62,7 +62,8 @@ def first(lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Patt
             best, found = key, place
     if found is None:
         return None
-    return FirstError(lines[found], _frames(lines, found), found, not _OPEN.search(lines[found].text))
+    text = lines[found].text
+    return FirstError(lines[found], _frames(lines, found), found, not (_OPEN.search(text) or text.rstrip().endswith(":")))
 
 
 def _is_before(key: tuple[float, int, int], best: tuple[float, int, int]) -> bool:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A block for an issue report has all that helps, and no key, host or path."""
+
+import time
+
+import pytest
+
+from stack.doctor.diagnosis.redact import redacted
+
+from ..cases import info, said
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("token hf_abcdefghijkl", "token <secret>"),
+        ("client sk-abcdefghijkl", "client <secret>"),
+        ("api_key='sk-abcdefghijkl'", "api_key='<secret>'"),
+        ("Authorization: Bearer abcdefghijkl", "Authorization: <secret>"),
+        ("connect to 10.0.7.12:29501", "connect to <address>"),
+        ("mail me@example.org", "mail <address>"),
+        ("GET https://intern.example.org/x?y", "GET <url>"),
+        ("spark-ab12:77:77 [0] NCCL WARN", "<host>:77:77 [0] NCCL WARN"),
+        ("model /home/maria/models/gpt-oss", "model <path>/gpt-oss"),
+        ("/home/maria/v/lib/python3.12/site-packages/vllm/a.py", ".../vllm/a.py"),
+        ("GPU-12345678-1234-1234-1234-123456789abc", "<gpu>"),
+    ],
+)
+def test_what_is_private_is_replaced(text: str, left: str) -> None:
+    made = redacted(text)
+    assert left in made
+    for private in ("hf_", "sk-", "abcdefghijkl", "10.0.7.12", "example.org", "spark-ab12", "maria", "123456789abc"):
+        assert private not in made
+
+
+@pytest.mark.parametrize(
+    "text", ["host 0.0.0.0:8000", "max_tokens: 4096", "12 tokens per second at 10:01:02", "vllm/v1/engine/core.py:12"]
+)
+def test_what_is_not_private_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_a_line_that_is_all_beginnings_is_replaced_in_time() -> None:
+    began = time.process_time()
+    for piece in ("/a", "sk-", "a.", "1.", "token", "host=", "aa:", "Bearer "):
+        redacted(piece * 10**6)
+    assert time.process_time() - began < 2
+
+
+def test_a_report_has_error_frames_and_versions() -> None:
+    subject = said(
+        info("world_size=2 rank=0, torch==2.13.0"),
+        info("Traceback (most recent call last):", "ERROR"),
+        info('  File "/home/maria/v/lib/python3.12/site-packages/vllm/odd.py", line 12, in step', "ERROR"),
+        info("    turn(token='hf_abcdefghijkl')", "ERROR"),
+        info("RuntimeError: the frobnicator at 10.0.7.12 is out of phase", "ERROR"),
+    )
+    block = subject.report
+    assert block is not None
+    for part in ("vLLM 0.32.0+sm121.g1", "torch 2.13.0", "ranks: 2", "the frobnicator at <address>", ".../vllm/odd.py:12 step"):
+        assert part in block
+    for private in ("maria", "hf_", "10.0.7.12"):
+        assert private not in block
+    assert said(info("RuntimeError: CUDA out of memory", "ERROR")).report is None
