@@ -142,7 +142,11 @@ def test_a_bench_that_is_killed_leaves_nobody(prepared: World, tmp_path: Path, k
 def test_bench_asks_for_a_server(stack: Stack, world: World) -> None:
     assert "name a server with --url, or a recipe" in stack("validate", "bench").refused()
     assert "name a server with --url, or a recipe" in stack("validate", "bench", "--url", "x", "--recipe", "y").refused()
-    assert stack("validate", "bench", "--recipe", "nobody").refused().startswith("unknown recipe 'nobody': `stack recipe list` lists all ")
+    assert (
+        stack("validate", "bench", "--recipe", "nobody")
+        .refused()
+        .startswith("unknown recipe 'nobody': `stack recipe list` lists all ")
+    )
     assert "recipe gpt-oss has no model of ours" in stack("validate", "bench", "--recipe", "gpt-oss").refused()
 
 
