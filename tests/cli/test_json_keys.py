@@ -14,7 +14,7 @@ from stack.cli import cli
 from stack.model import digest
 from stack.model import stack as stacks
 from stack.validation.serve import checks, fixture_cache
-from tests.proof.test_proof_module import root
+from tests.proof.test_proof_module import proved, root
 from tests.validation.serve import lying_vllm
 
 from ..carry.world import World
@@ -22,7 +22,7 @@ from ..documented import ROOT, check_verdict, keys, named, schema, verb
 from .conftest import Stack
 from .test_verbs import parsed
 
-__all__ = ["root"]
+__all__ = ["proved", "root"]
 
 
 def test_prove_ablate(root: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ..carry.test_signoff import SIGNED
 from ..carry.test_workspace import RESOLUTIONS, STOPS, Work
 from ..carry.test_worktree import user_git
 from ..carry.world import PATCHES, World
+from ..sweeps import sweep
 
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
 # anywhere, half of them where the files are switched (by the calls that were made in model/switch.py).
@@ -156,7 +157,7 @@ print(json.dumps(seen))
 """
 
 
-def killed(world: World, work: Path, args: tuple[str, ...], moments: int = 100) -> None:
+def killed(world: World, work: Path, args: tuple[str, ...], moments: int) -> None:
     order = {"root": str(world.root), "cache": str(world.cache), "work": str(work), "args": args, "moments": moments}
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, json.dumps(order)], capture_output=True, text=True, check=False, env=os.environ.copy()
@@ -168,13 +169,15 @@ def killed(world: World, work: Path, args: tuple[str, ...], moments: int = 100) 
     assert seen["new"]
 
 
+@sweep("moments", 24, 100)
 @pytest.mark.slow
-def test_old_or_new(world: World, tmp_path: Path) -> None:
-    killed(world, tmp_path / "none", ("rebase", "gamma", "--onto", "v2.1", "--with-required"))
+def test_old_or_new(world: World, tmp_path: Path, moments: int) -> None:
+    killed(world, tmp_path / "none", ("rebase", "gamma", "--onto", "v2.1", "--with-required"), moments)
 
 
+@sweep("moments", 24, 100)
 @pytest.mark.slow
-def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path) -> None:
+def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path, moments: int) -> None:
     """The last `--continue` writes what was resolved, then pins and patches at once."""
     work = Work(world, tmp_path / "workspace").start()
     for patch in STOPS[:-1]:
@@ -182,21 +185,23 @@ def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path) -> None:
         work.proceed()
     work.resolve(RESOLUTIONS[STOPS[-1]])
     assert len(list((world.root / "stacks/resolutions").iterdir())) == len(STOPS) - 1
-    killed(world, work.folder, ("rebase", "--continue", str(work.folder)))
+    killed(world, work.folder, ("rebase", "--continue", str(work.folder)), moments)
 
 
+@sweep("moments", 16, 40)
 @pytest.mark.slow
-def test_a_refresh(world: World, tmp_path: Path) -> None:
+def test_a_refresh(world: World, tmp_path: Path, moments: int) -> None:
     folder = tmp_path / "tree"
     with world.stores() as stores:
         worktree.checkout(stores, "gamma", folder)
     user_git(folder, "reset", "-q", "--hard", "HEAD^")
     # Nowhere is the working tree made anew: a refresh that was killed, or taken back, can be done again from it.
-    killed(world, tmp_path / "none", ("refresh", "gamma", str(folder)), moments=40)
+    killed(world, tmp_path / "none", ("refresh", "gamma", str(folder)), moments)
 
 
+@sweep("moments", 16, 40)
 @pytest.mark.slow
-def test_resolutions_that_are_dropped(world: World, tmp_path: Path) -> None:
+def test_resolutions_that_are_dropped(world: World, tmp_path: Path, moments: int) -> None:
     work = Work(world, tmp_path / "workspace").start()
     for patch in STOPS:
         work.resolve(RESOLUTIONS[patch])
@@ -204,21 +209,25 @@ def test_resolutions_that_are_dropped(world: World, tmp_path: Path) -> None:
     work.finish()
     keys = resolutions.standing(world.root).named
     assert len(keys) == len(STOPS)
-    killed(world, tmp_path / "none", ("resolutions", "drop", *keys), moments=40)
+    killed(world, tmp_path / "none", ("resolutions", "drop", *keys), moments)
 
 
+@sweep("moments", 16, 40)
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [("undo",), ("redo",), ("pins", "set", "gamma", "v2.1", "--allow-mismatch")])
-def test_other_verbs_leave_the_old_state_or_the_new_one(world: World, tmp_path: Path, args: tuple[str, ...]) -> None:
+def test_other_verbs_leave_the_old_state_or_the_new_one(
+    world: World, tmp_path: Path, args: tuple[str, ...], moments: int
+) -> None:
     switch.apply(world.root, {"stacks/note": b"1", "pins.toml": (world.root / "pins.toml").read_bytes() + b"# 1\n"}, title="1")
     if args == ("redo",):
         switch.undo(world.root)
-    killed(world, tmp_path / "none", args, moments=40)
+    killed(world, tmp_path / "none", args, moments)
 
 
+@sweep("moments", 12, 24)
 @pytest.mark.slow
 @pytest.mark.parametrize("in_a_tree", [False, True], ids=["in the stack", "in a working tree"])
-def test_a_sign_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_a_tree: bool) -> None:
+def test_a_sign_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_a_tree: bool, moments: int) -> None:
     """With a working tree, its commits are signed before the patches: a refresh that was killed is done again from them."""
     (tmp_path / "config").write_text("[user]\nname = Some Body\nemail = some@body\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
@@ -228,6 +237,6 @@ def test_a_sign_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     if in_a_tree:
         with world.stores() as stores:
             worktree.checkout(stores, "gamma", folder)
-    killed(world, folder, ("refresh", "gamma", *([str(folder)] if in_a_tree else []), "--signoff"), moments=24)
+    killed(world, folder, ("refresh", "gamma", *([str(folder)] if in_a_tree else []), "--signoff"), moments)
     if in_a_tree:
         assert user_git(folder, "status", "--porcelain") == ""

@@ -163,7 +163,7 @@ def empty(world: World, tmp_path: Path) -> World:
 
 def refused(empty: World, *arguments: object) -> str:
     """What a suite says that is refused before anything is prepared."""
-    said = run_apart(empty, "validate", *arguments, timeout=60).refused()
+    said = run_apart(empty, "validate", *arguments).refused()
     assert list(empty.cache.iterdir()) == []
     return said
 

@@ -61,7 +61,7 @@ def test_a_file_without_facts_says_so() -> None:
 
 def test_hardware_is_told_by_nvidia_smi() -> None:
     assert "spark" in (inputs.hardware(inputs.of(SMI)) or ())
-    assert inputs.hardware(inputs.of(SMI.replace("NVIDIA GB10 ", "NVIDIA H200 "))) == {"discrete"}
+    assert inputs.hardware(inputs.of(SMI.replace("NVIDIA GB10 ", "NVIDIA H200 "))) == frozenset({"discrete"})
     assert inputs.hardware({}) is None
 
 

@@ -108,15 +108,17 @@ def killed_at(step: int, action: Callable[[], object]) -> bool:
     return status != 0
 
 
-def everywhere(template: Path, work: Path, action: Callable[[Path], object], old: State, new: State) -> dict[str, int]:
-    """Kill an action at each of its steps, and the recovery after it at some step, too."""
+def everywhere(
+    template: Path, work: Path, action: Callable[[Path], object], old: State, new: State, tried: range
+) -> dict[str, int]:
+    """Kill an action at steps of it until one comes after its end, and the recovery after a kill at some step, too."""
     seen = {"old": 0, "new": 0, "steps": 0}
-    for step in range(1, 10_000):
+    for number, step in enumerate(tried, 1):
         root = work / str(step)
         shutil.copytree(template, root)
         switch.adopt(root)
         killed = killed_at(step, lambda root=root: action(root))  # type: ignore[misc]
-        if killed and step % 2:
+        if killed and number % 2:
             killed_at(1 + step // 2 % 23, lambda root=root: switch.recover(root))  # type: ignore[misc]
         switch.recover(root)
         state = snapshot(root)
@@ -136,16 +138,23 @@ def everywhere(template: Path, work: Path, action: Callable[[Path], object], old
         assert (root / ".stack/.gitignore").read_bytes() == b"*\n"
         stack.load(root)
         shutil.rmtree(root)
-        seen["steps"] = step
+        seen["steps"] = number
         if not killed:
             assert state == new
             return seen
     raise AssertionError("never ends")
 
 
-def steps(place: Path, what: str) -> dict[str, int]:
-    """Kill `what` at every step: the first switch of a stack, one with a full history, an undo, a redo, or a naive one."""
+WHAT = ("first", "later", "undo", "redo", "naive")
+
+
+def steps(place: Path, what: str, stride: int) -> dict[str, int]:
+    """Kill `what` at every step: the first switch of a stack, one with a full history, an undo, a redo, or a naive one.
+
+    With a stride, only at each such step, beginning at another for each `what`: most of their steps are the same.
+    """
     template, changes = place / "root", changed(place / "root")
+    tried = range(1 + WHAT.index(what) % stride, 10_000, stride)
     if what != "first":
         switch.KEPT = 3
         for number in range(4):
@@ -156,12 +165,12 @@ def steps(place: Path, what: str) -> dict[str, int]:
         switch.apply(template, changes, title="change")
         assert snapshot(template) == new
         if what == "undo":
-            return everywhere(template, place / "work", switch.undo, new, old)
+            return everywhere(template, place / "work", switch.undo, new, old, tried)
         switch.undo(template)
         assert snapshot(template) == old
-        return everywhere(template, place / "work", switch.redo, old, new)
+        return everywhere(template, place / "work", switch.redo, old, new, tried)
     apply = naive if what == "naive" else switch.apply
-    return everywhere(template, place / "work", lambda root: apply(root, changes, title="change"), old, new)
+    return everywhere(template, place / "work", lambda root: apply(root, changes, title="change"), old, new, tried)
 
 
 def laned(place: Path) -> dict[str, int]:

@@ -11,6 +11,7 @@ import pytest
 
 from stack.model import stack, switch
 
+from ..sweeps import sweep
 from . import crash_injection
 from .factories import FILES, git, refusal, snapshot, write
 
@@ -322,19 +323,20 @@ def test_an_interrupted_undo_or_redo_is_named_and_finished(root: Path, monkeypat
 # --- killed ---------------------------------------------------------------------------------------------------------------
 
 
+@sweep("stride", 4, 1)
 @pytest.mark.parametrize("what", ["first", "later", "undo", "redo"])
 @pytest.mark.slow
-def test_killed_at_every_step(place: Path, what: str) -> None:
-    seen = run(place, "steps", what)
+def test_killed_at_every_step(place: Path, what: str, stride: int) -> None:
+    seen = run(place, "steps", what, stride)
     # The steps before the announcement and those after it; the numbers say that they were met at all.
-    assert seen["old"] > 20
-    assert seen["new"] > 20
+    assert seen["old"] > 20 // stride
+    assert seen["new"] > 20 // stride
     assert seen["old"] + seen["new"] == seen["steps"]
 
 
 def test_killed_at_every_step_would_find_a_mix(place: Path) -> None:
     with pytest.raises(AssertionError, match="a mix after step"):
-        run(place, "steps", "naive")
+        run(place, "steps", "naive", 1)
 
 
 @pytest.mark.slow

@@ -28,11 +28,11 @@ from ..carry.trees import Scratch
 from ..carry.world import World, home, template, world
 from ..cli.conftest import Stack, stack
 from ..proof.test_command_run import SUM, prove, proves
-from ..proof.test_proof_module import root
+from ..proof.test_proof_module import proved, root
 from ..wheels.conftest import published
 from .plugging import OURS, install
 
-__all__ = ["home", "published", "root", "scratch", "stack", "template", "world"]
+__all__ = ["home", "proved", "published", "root", "scratch", "stack", "template", "world"]
 
 
 @pytest.fixture(autouse=True)

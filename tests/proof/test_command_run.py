@@ -20,9 +20,9 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import ProofRequest, ProofState
 
-from .test_proof_module import root
+from .test_proof_module import proved, root
 
-__all__ = ["root"]
+__all__ = ["proved", "root"]
 
 SUM = "grep -q 'def total' up.py"
 HALF = "sh $STACK_ROOT/proofs/half.sh"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs, run for real: a small upstream, two patches, and pytest in a process of its own."""
 
+import contextlib
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import proof_module, trees
+from stack.proof import runner as runners
+from stack.proof.pytest_run import Servers
 from stack.proof.runner import Runner
 from stack.store import git
 from stack.store.results import AGAIN
@@ -37,15 +41,15 @@ def test_always():
 """
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stack with two patches on a git upstream, and their proof; upstream takes the first one by v1.1, and both by v1.2.
+@pytest.fixture(scope="session")
+def proved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a stack of two patches on a git upstream, their proof, and a cache that has all releases.
 
-    On a branch of its own, v2.0 has a sum and v2.1 half of it, too, in other words. Its results are kept, also where this
-    project's own are measured again.
+    Upstream takes the first patch by v1.1, and both by v1.2. On a branch of its own, v2.0 has a sum and v2.1 half of it, too, in
+    other words.
     """
-    monkeypatch.delenv(AGAIN, raising=False)
-    remote = Remote(tmp_path / "remote")
+    place = tmp_path_factory.mktemp("proved")
+    remote = Remote(place / "remote")
     base = remote.commit({"up.py": b"ONE = 1\n", "tests/test_up.py": b"import up\n\ndef test_one():\n    assert up.ONE == 1\n"})
     remote.tag("v1.0")
     changes = {
@@ -55,7 +59,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number, (subject, text) in enumerate(changes.items(), 1):
         remote.commit({"up.py": text}, subject)
         remote.tag(f"v1.{number}")
-    root = tmp_path / "root"
+    root = place / "root"
     series = root / "stacks/sums"
     options = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", f"{base}..HEAD"]
     git.run(["format-patch", "--quiet", *options, "-o", str(series / "up")], cwd=remote.path)
@@ -75,7 +79,34 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "pins.toml").write_text(f'[up]\ngit = "{remote.url}"\ntag = "v1.0"\ncommit = "{base}"\n{archive}\n')
     (root / "proofs").mkdir()
     (root / "proofs/test_up_proof.py").write_text(PROOF)
-    return root
+    with Stores(load(root), Place(place / "cache", "git")) as opened:
+        for tag in ("v1.0", "v1.1", "v1.2", "v2.0", "v2.1"):
+            opened.obtain("up", tag)
+    return place
+
+
+@pytest.fixture
+def root(proved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stack with two patches, their proof, and a cache of its own, where no result is kept yet.
+
+    Results are kept there, also where this project's own are measured again.
+    """
+    monkeypatch.delenv(AGAIN, raising=False)
+    for name in ("root", "cache"):
+        shutil.copytree(proved / name, tmp_path / name, symlinks=True)
+    return tmp_path / "root"
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def shared_server(running: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each proof from one server for all tests, which has imported pytest once; that runs share nothing is tested."""
+    monkeypatch.setattr(runners, "Servers", lambda: contextlib.nullcontext(running))
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.objects import Entry
 
-from .test_proof_module import PYTHON, root, stores
+from .test_proof_module import PYTHON, proved, root, stores
 
-__all__ = ["root", "stores"]
+__all__ = ["proved", "root", "stores"]
 
 WAITED = 60
 """Seconds within which an event has to come that takes a moment."""

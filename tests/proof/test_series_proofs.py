@@ -19,9 +19,11 @@ from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, ProofRequest, ProofState, Result
 from stack.store import git
 
-from .test_proof_module import HALF, PYTHON, SUM, root, stores
+from .test_proof_module import HALF, PYTHON, SUM, proved, root, running, shared_server, stores
 
-__all__ = ["root", "stores"]
+__all__ = ["proved", "root", "running", "shared_server", "stores"]
+
+pytestmark = pytest.mark.usefixtures("shared_server")
 
 
 def edit(root: Path, old: str, new: str) -> None:

@@ -2,8 +2,6 @@
 """Scripts as the community has them, and what this repository serves with, held against the pinned sources by `stack doctor`."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from stack.deploy import recipes
 from stack.serving import command
 
-from ..cli.conftest import SCRIPT
+from .. import forked
 
 ROOT = Path(__file__).parents[2]
 COMMUNITY = """\
@@ -38,8 +36,7 @@ docker run --rm -it --privileged --gpus all -p 8000:8000 \\
 
 
 def doctor(*args: object) -> dict[str, Any]:
-    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "doctor", "--json", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(["--root", ROOT, "doctor", "--json", *args])
     said: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == (0 if said["healthy"] else 1), done.stderr
     return said

@@ -10,6 +10,7 @@ import pytest
 
 from stack.store import git
 
+from ..sweeps import sweep
 from .factories import Remote, run_python, sdist, sha256
 
 # Runs `obtain` in forked children that die by SIGKILL: after a number of calls inside the store's code, or after some time;
@@ -90,9 +91,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@sweep("part", 0.4, 1)
 @pytest.mark.parametrize(("source", "calls", "times"), [("archive", 26, 12), ("git", 16, 6)])
 @pytest.mark.slow
-def test_killed_at_any_moment(tmp_path: Path, remote: Remote, index: Path, source: str, calls: int, times: int) -> None:
+def test_killed_at_any_moment(
+    tmp_path: Path, remote: Remote, index: Path, source: str, calls: int, times: int, part: float
+) -> None:
+    calls, times = int(calls * part), int(times * part)
     order = {
         "source": source,
         "calls": calls,

@@ -341,6 +341,7 @@ import resource, sys
 from pathlib import Path
 from stack.store.indexes import Settings, parse
 from stack.store.registry import download, find
+sys.dont_write_bytecode = True  # it would be torn
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 using = Settings(indexes=(parse(sys.argv[1]),))
 download(find("pkg", "1.0", using=using), Path(sys.argv[2]), using=using)

@@ -224,6 +224,7 @@ import resource, sys
 from pathlib import Path
 from stack.model.pins import Archive, Pin
 from stack.store import sources
+sys.dont_write_bytecode = True  # it would be torn
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 sources.obtain(Pin("up", "x", "5df63a720", "v1.0", Archive("pkg", "1.0", sys.argv[2])), cache=Path(sys.argv[1]))
 """

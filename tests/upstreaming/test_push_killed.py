@@ -16,6 +16,7 @@ from tests.cli.conftest import SCRIPT
 from tests.store.factories import run_python
 
 from ..carry.world import numbered
+from ..sweeps import sweep
 from .forge import Request
 from .world import BASE, Contributor, patch_between, proposal
 
@@ -87,10 +88,11 @@ print(json.dumps({"kills": kills, "calls": total}))
 """
 
 
+@sweep("calls", 4, 8)
 @pytest.mark.slow
-def test_killed_at_any_moment(me: Contributor, tmp_path: Path) -> None:
+def test_killed_at_any_moment(me: Contributor, tmp_path: Path, calls: int) -> None:
     base = me.base()
-    calls, times = 8, 6
+    times = calls * 3 // 4
     texts = [BASE | {"a.py": numbered("a", {10: text})} for text in ("hook", "hooked", "hooking")]
     hooks = [
         proposal(base, "hook", patch_between(tmp_path / f"p{number}", BASE, after, "Hook"))

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 
 import pytest
@@ -13,14 +12,14 @@ import pytest
 from stack.store import git
 from tests.cli.conftest import SCRIPT, Ran
 
+from .. import forked
 from .world import Contributor
 
 PUSH = ("export-pr", "--no-tests", "--source", "git", "--push")
 
 
 def run(me: Contributor, *args: str) -> Ran:
-    command = [sys.executable, "-c", SCRIPT, "--root", str(me.root), "--cache", str(me.cache), *args]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = forked.run(["--root", me.root, "--cache", me.cache, *args])
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -23,6 +23,7 @@ from stack.wheels import metadata
 
 from ..carry.world import GAMMA_PATCHES, World
 from ..cli.conftest import SCRIPT, Stack
+from ..sweeps import sweep
 from .conftest import PUBLISHED, VERSION
 from .factories import offer, wheel
 
@@ -302,8 +303,11 @@ def test_two_builds_at_once(world: World, published: Path, tmp_path: Path) -> No
         members(path)
 
 
+@sweep("kills", 5, 15)
 @pytest.mark.slow
-def test_killed_at_any_moment_nothing_half_is_there(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_moment_nothing_half_is_there(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
     big = PUBLISHED | {"gamma/large.bin": random.Random(1).randbytes(30_000_000)}
     offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", big))
     out = tmp_path / "out"
@@ -327,7 +331,7 @@ def test_killed_at_any_moment_nothing_half_is_there(world: World, tmp_path: Path
     [whole] = out.glob("*.whl")
     wanted = hashlib.sha256(whole.read_bytes()).hexdigest()
     moments = random.Random(2)
-    for _ in range(15):
+    for _ in range(kills):
         for path in [*out.iterdir(), *world.cache.glob("wheels/*/*/*.whl")]:
             path.unlink()
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

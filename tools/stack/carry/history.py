@@ -208,8 +208,15 @@ def _kept(file: Path, releases: bool, build: Callable[[sqlite3.Connection], None
 
 def _related(objects: Objects, base: CommitId, onto: CommitId) -> bool:
     """Return whether two commits have a common ancestor; commits made from archives have none."""
+    objects.flush()  # here in any case: then a carry writes the same packs whether or not the index is there already
+    if base != onto and not any(_has_parents(objects, one) for one in (base, onto)):
+        return False
     done = git.run(["merge-base", base, onto], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1))
     return done.returncode == 0
+
+
+def _has_parents(objects: Objects, commit: CommitId) -> bool:
+    return b"\nparent " in objects.read(commit).partition(b"\n\n")[0]
 
 
 def _opened(file: Path, releases: bool) -> Index | None:

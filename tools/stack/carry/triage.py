@@ -24,7 +24,7 @@ from stack.model.ids import CommitId
 from stack.model.patch import Author, Patch
 from stack.model.releases import Releases
 from stack.model.series import PatchRef
-from stack.store import git
+from stack.store import git, repository
 from stack.store.objects import Objects
 
 if TYPE_CHECKING:
@@ -265,8 +265,7 @@ def _borrowing(lent: Path) -> Iterator[Objects]:
     """Make a temporary repository that borrows the objects in the folder `lent`."""
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         own = Path(folder) / "git"
-        git.run(["init", "--quiet", "--bare", "--template=", str(own)])
-        (own / "objects/info").mkdir(exist_ok=True)
+        repository.make_bare(own)
         (own / "objects/info/alternates").write_text(f"{lent}\n")
         with Objects(own) as objects:
             yield objects

@@ -46,6 +46,7 @@ class Stores:
         self.stack = stack
         self.place = place
         self._open: dict[str, Objects] = {}
+        self._obtained: dict[tuple[str, str | None], SourceTree] = {}
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -71,21 +72,25 @@ class Stores:
     def obtain(self, upstream: str, tag: str | None = None, *, reference: Path | None = None) -> SourceTree:
         """Return the source tree of a released upstream at a tag, by default the pinned one.
 
-        With `reference`, objects of that clone are copied instead of downloaded.
+        The store is asked once for each tag: one command asks for the same trees again and again. With `reference`, objects of
+        that clone are copied instead of downloaded.
 
         Raises:
             StackError: it cannot be obtained, or differs from the pin.
 
         """
-        return sources.obtain(
-            self.stack.pins.get(upstream),
-            tag,
-            cache=self.place.cache,
-            source=self.place.source,
-            progress=self.place.progress,
-            vendored=self.stack.pins.upstreams,
-            reference=reference,
-        )
+        known = self._obtained.get((upstream, tag))
+        if known is None:
+            known = self._obtained[upstream, tag] = sources.obtain(
+                self.stack.pins.get(upstream),
+                tag,
+                cache=self.place.cache,
+                source=self.place.source,
+                progress=self.place.progress,
+                vendored=self.stack.pins.upstreams,
+                reference=reference,
+            )
+        return known
 
     def tags(self, upstream: str) -> list[str]:
         """Return the names of an upstream's releases, from the registry or the git remote.

@@ -284,7 +284,7 @@ def _write_record(folder: Path, session: Session) -> None:
 def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) -> tuple[tuple[Resolution, ...], tuple[str, ...]]:
     """Return the resolutions of the conflict hunks, and the reasons for those files that cannot be recorded."""
     names = (f"{_PATCH}^", _ONTO, _PATCH)
-    trees = [TreeId(git.text(["rev-parse", f"{name}^{{tree}}"], cwd=folder)) for name in names]
+    trees = [TreeId(tree) for tree in git.text(["rev-parse", *(f"{name}^{{tree}}" for name in names)], cwd=folder).split()]
     merged = merge(objects, {}, trees[0], trees[1], trees[2])
     resolutions: list[Resolution] = []
     failed: list[str] = []

@@ -111,13 +111,12 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
     if partial:
         (folder / ".git/objects/info").mkdir(exist_ok=True)
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
-        for key in (
+        names = (
             "core.repositoryformatversion",
             *(f"remote.{REMOTE}.{name}" for name in ("url", "promisor", "partialclonefilter")),
-        ):
-            value = git.run(["config", key], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1)).stdout.decode().strip()
-            if value:
-                git.run(["config", key, value], cwd=folder)
+        )
+        known = git.settings(objects.repository)
+        git.add_settings(folder / ".git", {name: known[name][-1] for name in names if name in known})
     else:
         # Allow fetching any commit by its id: everyone who can read the store can read all of it anyway.
         serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
@@ -130,7 +129,7 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
         cwd=folder,
     )
     # Patches hold the exact bytes of the commits, so a user's setting must not convert line ends.
-    git.run(["config", "core.autocrlf", "false"], cwd=folder)
+    git.add_settings(folder / ".git", {"core.autocrlf": "false"})
 
 
 def recorded_source(folder: Path, upstream: str) -> Source:

@@ -17,6 +17,7 @@ It runs in the environment of the proofs without importing `stack`.
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -24,6 +25,7 @@ import select
 import signal
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,6 +48,7 @@ def main() -> int:
     except ImportError as missing:
         _answer(answers, broken=str(missing))
         return 1
+    _import_plugins()
     try:
         for preload in sys.argv[1:]:
             runpy.run_path(preload)
@@ -57,6 +60,21 @@ def main() -> int:
     _answer(answers, ready=True)
     request = _Server(answers).serve()
     return 0 if request is None else _pytest(request)
+
+
+def _import_plugins() -> None:
+    """Import pytest's plugins, which otherwise every run would import: half of the time of a small run."""
+    config = importlib.import_module("_pytest.config")
+    names = [
+        f"_pytest.{name}" for name in getattr(config, "default_plugins", ())
+    ]  # a private name: without it, runs take longer
+    if "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ:
+        installed = [plugin.module for plugin in metadata.entry_points(group="pytest11")]
+        # Hypothesis's plugin imports the whole package at the end of every run.
+        names += [*installed, *(["hypothesis"] if "_hypothesis_pytestplugin" in installed else [])]
+    for name in names:
+        with contextlib.suppress(Exception):  # pytest itself reports it
+            importlib.import_module(name)
 
 
 def _answer(answers: BinaryIO, **values: object) -> None:

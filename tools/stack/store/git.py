@@ -326,6 +326,38 @@ def text(args: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str]
     return run(args, cwd=cwd, env=env).stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
+def settings(repository: Path) -> dict[str, list[str]]:
+    """Return a repository's own settings, each with all its values. git writes the names in lower case.
+
+    Raises:
+        GitError: It is not a repository, or its settings cannot be read.
+
+    """
+    found: dict[str, list[str]] = {}
+    for setting in run(["config", "--local", "--list", "--null"], env={"GIT_DIR": str(repository)}).stdout.split(b"\0")[:-1]:
+        name, _, value = setting.decode("utf-8", "surrogateescape").partition("\n")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def add_settings(repository: Path, values: Mapping[str, str]) -> None:
+    """Add settings to a repository that nobody else uses yet: in one step, where `git config` takes a process for each.
+
+    Raises:
+        OSError: The settings cannot be written.
+
+    """
+    lines = []
+    for name, value in values.items():
+        section, _, rest = name.partition(".")
+        inner, dot, key = rest.rpartition(".")
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines.append(f'[{section} "{inner}"]\n' if dot else f"[{section}]\n")
+        lines.append(f'\t{key} = "{escaped}"\n')
+    with (repository / "config").open("a", encoding="utf-8", errors="surrogateescape") as file:
+        file.write("".join(lines))
+
+
 @functools.cache
 def version() -> tuple[int, int]:
     """Return the major and minor version of the user's git."""

@@ -260,14 +260,14 @@ def _vendored_tree(store: Path, url: str, commit: str) -> TreeId:
 def register(repo: Path, url: str) -> None:
     """Configure the remote from which git fetches missing objects."""
     settings = {
-        "core.repositoryFormatVersion": "1",
+        "core.repositoryformatversion": "1",
         f"remote.{REMOTE}.url": url,
         f"remote.{REMOTE}.promisor": "true",
         f"remote.{REMOTE}.partialclonefilter": "blob:none",
     }
+    known = git.settings(repo)
     for key, value in settings.items():
-        known = git.run(["config", "--local", "--get-all", key], env={"GIT_DIR": str(repo)}, accept=(0, 1)).stdout.decode()
-        if known != f"{value}\n":
+        if known.get(key) != [value]:
             git.run(["config", "--local", "--replace-all", key, value], env={"GIT_DIR": str(repo)})
 
 

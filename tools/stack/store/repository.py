@@ -177,8 +177,21 @@ def _create(store: Path) -> None:
         raise cache.unwritable(store, error) from error
 
 
+def make_bare(place: Path) -> None:
+    """Make an empty bare repository in a folder as `git init --bare` does, without a process: carries make many for a moment.
+
+    Raises:
+        OSError: The folder cannot be written.
+
+    """
+    for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+        (place / folder).mkdir(parents=True)
+    (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n", encoding="ascii")
+    (place / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
+
+
 def _init(place: Path) -> None:
-    git.run(["init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", str(place)])
+    make_bare(place)
     (place / "info").mkdir(exist_ok=True)
     settings = [f"\t{key.split('.')[1]} = {value}" for key, value in _SETTINGS.items()]
     lines = [f"[{key.split('.')[0]}]\n{line}\n" for key, line in zip(_SETTINGS, settings, strict=True)]

@@ -17,6 +17,7 @@ from stack.model.pins import Archive, Pin, Source
 from stack.store import archive as archives
 from stack.store import cache as places
 from stack.store import git, listed_tags, remote, repository
+from stack.store.objects import FILES, FOLDER, Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
     if upstream.archive is not None and canonicalize_name(upstream.archive.package) != canonicalize_name(trailers["Package"]):
         return None  # another project of the same name
     archive = Archive(trailers["Package"], trailers["Version"], sha256)
-    stated = _stated_commit(store, upstream.upstream, commit)
+    stated = _stated_commit(store, upstream.upstream, tree)
     return SourceTree(upstream.upstream, tag, commit, tree, stated, archive.version, archive, "archive")
 
 
@@ -306,18 +307,18 @@ def _commit(store: Path, ref: str) -> tuple[CommitId, TreeId, str] | None:
     return CommitId(commit), TreeId(tree), message
 
 
-def _stated_commit(store: Path, upstream: str, commit: CommitId) -> str | None:
+def _stated_commit(store: Path, upstream: str, tree: TreeId) -> str | None:
     """Return the upstream commit that the tree's own files name as its origin."""
-    env = {"GIT_DIR": str(store)}
-    folders = git.text(["ls-tree", "-d", "-z", "--name-only", commit], env=env).split("\0")
-    folders = sorted(filter(None, folders), key=lambda folder: (folder != upstream, folder))
-    candidates = [f"{folder}/{file}" for file, _ in _STATED_COMMIT for folder in folders]
-    present = set(git.text(["ls-tree", "-z", "--name-only", commit, "--", *candidates], env=env).split("\0"))
-    for file, pattern in _STATED_COMMIT:
-        for path in (f"{folder}/{file}" for folder in folders if f"{folder}/{file}" in present):
-            match = pattern.search(git.run(["cat-file", "blob", f"{commit}:{path}"], env=env).stdout)
-            if match is not None:
-                return match[1].decode()
+    with Objects(store) as objects:
+        top = objects.entries(tree)
+        names = sorted((name for name, entry in top.items() if entry.mode == FOLDER), key=lambda name: (name != upstream, name))
+        objects.request(top[name].id for name in names)
+        for file, pattern in _STATED_COMMIT:
+            for name in names:
+                entry = objects.entries(top[name].id).get(file)
+                match = pattern.search(objects.read(entry.id)) if entry is not None and entry.mode in FILES else None
+                if match is not None:
+                    return match[1].decode()
     return None
 
 

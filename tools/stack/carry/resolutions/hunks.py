@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.carry.mergetree import merge_trees
-from stack.store import git
+from stack.store import git, repository
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 
 AROUND = 3
@@ -91,7 +91,7 @@ def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
     if not _is_mergeable(base, ours, theirs):
         return None
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
-        git.run(["init", "--quiet", "--bare", "--template=", folder])
+        repository.make_bare(Path(folder))
         with Objects(Path(folder)) as objects:
             trees = [
                 objects.replaced(EMPTY_TREE, {_NAME: Entry(FILES[0], objects.write_blob(_ended(data)))})
