@@ -104,11 +104,11 @@ def _below(value: Mapping[str, Any], key: str) -> Iterator[tuple[str, str, str]]
         yield from _below(value["items"], f"{key}[]")
     else:
         start = f"{key}." if key else ""
-        yield from _rows(value, start)
         if isinstance(named := value.get("additionalProperties"), Mapping):
             if "properties" in named:
                 yield f"{start}*", _value(named), named.get("description", "")
             yield from _below(named, f"{start}*")
+        yield from _rows(value, start)
 
 
 def _value(schema: Mapping[str, Any]) -> str:

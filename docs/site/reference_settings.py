@@ -17,9 +17,10 @@ Any other key is an error that names the nearest known one. `*` stands for a nam
 each `[[patch]]` table. A key is required unless it is optional. [Pins](pins.md), [lanes](lanes.md), [proofs](proofs.md),
 [serving](serving.md) and [validation](validate.md) explain these files.
 
-Editors that know JSON Schema complete and check these files. Write a schema beside the files, and name it in the first line:
+Editors that know JSON Schema complete and check these files. Write a schema beside a file, and name it in the file's first line:
 
-    stack schema series.toml > series.schema.json     # then, in series.toml:  #:schema ./series.schema.json
+    stack schema series.toml > series.schema.json
+    sed -i '1i #:schema ./series.schema.json' series.toml
 """
 _ORDER = ("pins.toml", "stack.toml", "series.toml", "recipe.toml", "gates.toml", "verdict.json")
 

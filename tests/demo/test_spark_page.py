@@ -31,7 +31,7 @@ def written() -> list[list[str]]:
 def parsed(args: list[str]) -> click.Command:
     """Read a command's arguments as the command line does, and run nothing."""
     command: click.Command = cli
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (command is not cli and args[:1] and args[0].startswith("-")):
         found = command.get_command(click.Context(command), args[0])
         assert found is not None, args
         command, args = found, args[1:]

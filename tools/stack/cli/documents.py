@@ -37,12 +37,12 @@ def of_lanes(name: str | None = None) -> str:
 
 def show(data: Mapping[str, object], name: str | None = None) -> None:
     """Print a document; see `document`."""
-    text = as_text(called.renamed_json(document(data, name)))
+    text = as_text(document(data, name))
     _printed[0] = True
     click.echo(text)
 
 
-def as_text(made: object) -> str:
+def as_text(made: Mapping[str, object]) -> str:
     """Write a document as JSON."""
     # A file's name may hold half a surrogate pair: write it as JSON's escape.
     return json.dumps(called.renamed_json(made), indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
