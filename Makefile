@@ -88,12 +88,10 @@ test-all: $(VENV)/stamp
 	$(call stage,make test-all,$(MAKE) --no-print-directory lint types sources quick-tests proofs test-kernels test-images)
 
 lint: $(VENV)/stamp
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --quiet --check .
-	@said=$$($(BIN)/lint-imports --no-logo --no-cache) || { echo "$$said"; exit 1; }
+	$(call stage,lint,$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check . && { said=$$($(BIN)/lint-imports --no-logo --no-cache) || { echo "$$said"; false; }; })
 
 types: $(VENV)/stamp
-	@$(BIN)/mypy
+	$(call stage,types,$(BIN)/mypy)
 
 # Pin what the ranges of pyproject.toml and of the requirements.txt files allow; UPGRADE=1 takes the newest versions.
 lock:

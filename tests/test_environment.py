@@ -38,7 +38,12 @@ CHOSEN = {
     "validation/python_env.py": (),  # what a server sees of the caller's environment
 }
 """Modules that compute which variables they read, or that look at all of them, with the variables that a user would set for that."""
-SET_ONLY = ("carry/export.py", "proof/compiling/listing.py", "validation/model/vocabulary.py", "vllm_project/jit_units.py")
+SET_ONLY = (
+    "carry/export.py",
+    "proof/compiling/listing.py",
+    "validation/model/vocabulary.py",
+    "vllm_project/jit_units.py",
+)
 """Modules that set variables in an environment of their own."""
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.carry.drift.settings import Unknown
 from stack.deploy import recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
@@ -14,6 +13,7 @@ from stack.doctor.finding import Severity
 from stack.doctor.jit import Module, ModuleState
 from stack.doctor.rules import Target
 from stack.model.verdict import Gpu, Machine
+from stack.projects import Unknown
 
 WRONG, NOTE, UNKNOWN = Severity.WRONG, Severity.NOTE, Severity.UNKNOWN
 

@@ -13,7 +13,7 @@ from stack.carry.drift import check_settings, check_values
 from stack.carry.drift.tree import Files
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.validating.served import wheel
-from stack.deploy import recipes, removed_settings
+from stack.deploy import checkpoints, recipes, removed_settings
 from stack.model.ids import CommitId
 from stack.model.stack import load
 from stack.serving.checking import check, given
@@ -175,7 +175,8 @@ def test_the_patched_vllm_parses_every_command(stores: Stores, tmp_path: Path) -
             variables = dict.fromkeys(recipe.variables, "10.0.0.1") | ({"NODE_RANK": str(rank)} if nodes > 1 else {})
             made = command(recipe, variables, model_path=None if published else Path("/model"))
             asked.append((recipe.name, made.arguments[1:]))
-            revision = made.arguments[made.arguments.index("--revision") + 1] if published else None
+            revision = checkpoints.load(recipe.model).revision if published else None
+            assert (revision is not None) == ("--revision" in made.arguments)
             expected.append([recipe.name, revision, nodes, nodes, rank, rank > 0])
     wrong = [("no flag", ("serve", "m", "--nnodez", "2")), ("no value", ("serve", "m", "--moe-backend", "marlim"))]
     kept = fixture_cache.prepare(cache.root(), lambda _: None)

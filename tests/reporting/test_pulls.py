@@ -50,6 +50,7 @@ def test_the_style_is_the_one_that_the_policy_allows() -> None:
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in made
     assert "prefers-color-scheme:dark" in style[1]
+    assert ".refused{" in style[1]
 
 
 def test_lines_of_a_diff_are_marked() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vLLM chooses, for every configuration of a grid, in one line each: to compare a bare tree with a patched one.
+"""Print the choices of vLLM for every configuration of a grid, one a line, to compare a bare tree with a patched one.
 
 Run by `differential.py`, on either tree. Only names that both trees have are asked for, so the grid is the same. FlashInfer's functions
 that the grid relies on are faked as in the proofs; its kernels for few tokens are absent, as in upstream's FlashInfer.
@@ -41,7 +41,7 @@ with support.quiet():
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 MARK = "choice\t"
-"""What each line of the table begins with."""
+"""Each line of the table begins with it."""
 GPUS = [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
 LINEAR = "auto flashinfer_cutlass flashinfer_trtllm flashinfer_cudnn flashinfer_b12x b12x cutlass marlin triton torch emulation"
 MOE = """
@@ -68,7 +68,7 @@ Row = tuple[str, Callable[[], object]]
 
 
 def answer(ask: Callable[[], object]) -> str:
-    """What it gives, or the kind of error: its text may list more names."""
+    """Return the answer, or the kind of error: its text may list more names."""
     try:
         return str(ask())
     except Exception as refused:  # whatever upstream raises is its answer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare what vLLM chooses without the patches and with them: each difference has to be one that a patch means.
+"""Compare the choices of vLLM without the patches and with them: a patch has to mean each difference.
 
 The configurations are those of `choices.py`. For each patch of the series that changes a choice, MEANT has a pattern of its differences,
 written as `<configuration>: <without> -> <with>`. A pattern that matches nothing is an error, too.
@@ -33,7 +33,7 @@ MEANT = {
     ),
     "accept-fp8-as-the-format-of-a-layer-in-online-quantization": r"(arguments|method) \w+ fp8( .*)?: \(\w+\) -> .*",
     "accept-none-for-layers-left-alone-by-online-quantization": r"(arguments|method) \w+ none( .*)?: \(\w+\) -> .*",
-    # What was asked for by name is refused with the reason, where another kernel ran in silence.
+    # The kernel of this name is refused with the reason, where vLLM ran another one in silence.
     "offer-flashinfer-mxfp4-gemm-for-sm12x-by-name": r"sm\d+ linear flashinfer_b12x .*: \w+ -> \(ValueError\)",
     "refuse-e5m2-kv-caches-where-flashinfer-decodes-with-xqa": (
         r"sm(90|120|121) attention (None|FLASHINFER) fp8_e5m2 (64|128) .*: FlashInferBackend -> .*"

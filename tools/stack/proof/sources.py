@@ -2,6 +2,7 @@
 """Find the files of a project that a Python module depends on by reading its imports; nothing is imported."""
 
 import ast
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -57,14 +58,23 @@ def digest(files: Iterable[Path], relative_to: Path) -> str:
 
 def _imported(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
     try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, OSError):
+        source = file.read_bytes()
+    except OSError:
         return  # such a file cannot be imported either
-    for name, level in _names(tree):
+    for name, level in _names_in(source):
         for start in _starts(file, roots, level):
             if files := tuple(_files(start, name.split(".") if name else [])):
                 yield from files
                 break
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_in(source: bytes) -> tuple[tuple[str, int], ...]:
+    """Return the imports of a module; one command asks for the closures of many files, which are mostly the same files."""
+    try:
+        return tuple(_names(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return ()  # such a module cannot be imported either
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
