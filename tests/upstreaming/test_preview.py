@@ -41,7 +41,7 @@ def test_a_folder_for_each_and_a_page_of_all(me: Contributor, tmp_path: Path) ->
     assert (done.code, done.err) == (0, ""), done
     assert done.out == f"2 pull requests written, 0 refused, 1 wait for another one\n\n{place}/index.html\n"
     files = {str(file.relative_to(place)) for file in place.rglob("*") if file.is_file()}
-    assert files == {"index.html"} | {
+    assert files == {"index.html", ".stack-written.json"} | {
         f"up/one-{name}/{file}"
         for name in ("hook", "other")
         for file in ("branch", "title", "body.md", "change.diff", f"0001-do-{name}.patch")

@@ -3,6 +3,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,11 @@ _WORD = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\|&;]+)"
 """A word of a shell."""
 _ITEM = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\,\]]+)"
 """A word in a list of YAML without quotes."""
+_PLAIN = re.compile(r"[\w./:=,@%+-]*")
+"""Values that mean the same in every file, with quotes and without."""
+_SWITCH = re.compile(r"--(?:enforce-eager|trust-remote-code|async-scheduling|headless|(?:no|enable|disable)-[\w-]+)")
+"""Flags without a value: the word behind one is another argument, such as the model."""
+_JSON = re.compile(r"\{[\w./:=,@%+\"{}\[\] -]*\}")
 _ROUNDS = 3
 """Most times that a corrected text is checked again: a correction may make another one necessary."""
 _EMPTY = re.compile(r"\s*(?:[-\\]|export|ENV|Environment=|declare|-e|--env)?\s*\\?\s*")
@@ -50,6 +57,8 @@ def write(file: Path, check: Check) -> Path | None:
     made = corrected(text, check)
     if made == text:
         return None
+    if _is_shell(text) and _reads(text) and not _reads(made):
+        raise StackError(f"{file} cannot be corrected: bash does not read the result", "correct it by hand")
     target = file.with_name(f"{file.stem}.fixed{file.suffix}" if file.suffix else f"{file.name}.fixed")
     try:
         with files.opened(target.parent) as folder:
@@ -59,6 +68,19 @@ def write(file: Path, check: Check) -> Path | None:
     except OSError as failed:
         raise StackError(f"{target} cannot be written ({failed.strerror})", "check the folder's rights") from failed
     return target
+
+
+def _is_shell(text: str) -> bool:
+    return re.match(r"#!\S*(?:/| )(?:ba|da|k|z)?sh\b", text) is not None
+
+
+def _reads(text: str) -> bool:
+    """Tell whether bash reads a script to its end; True where there is no bash. Nothing of the script is run."""
+    bash = shutil.which("bash")
+    if bash is None:
+        return True
+    done = subprocess.run([bash, "-n"], input=text.encode(errors="replace"), capture_output=True, check=False, timeout=30)
+    return done.returncode == 0
 
 
 def corrected(text: str, check: Check) -> str:
@@ -103,9 +125,21 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def _is_plain(edit: Edit) -> bool:
+    """Tell whether what an edit writes is a name with a plain value: anything else would have to be quoted as the file has it."""
+    words = edit.new.removeprefix(KEPT).strip()
+    name, _, value = words.partition(" ") if words.startswith("-") else words.partition("=")
+    return _PLAIN.fullmatch(name) is not None and (_PLAIN.fullmatch(value) or _JSON.fullmatch(value)) is not None
+
+
 def _apply(text: _Text, edit: Edit) -> bool:
-    """Apply an edit to its line, or to the next ones if the line only begins the command."""
+    """Apply an edit to its line, or to the next ones if the line only begins the command.
+
+    An edit whose value is not plain is left to a person.
+    """
     lines = text.lines
+    if not _is_plain(edit):
+        return False
     for place in range(edit.line - 1, min(edit.line + 2, len(lines))):
         line = lines[place]
         if line is None:
@@ -126,13 +160,15 @@ def _apply(text: _Text, edit: Edit) -> bool:
 def _flag(text: _Text, line: str, edit: Edit) -> str | None:
     """Return a line with a flag replaced: in a list with quotes, as an item of its own, or as words of a shell."""
     name = re.escape(edit.old).replace(r"\-", "[-_]") if edit.old.startswith("--") else re.escape(edit.old)
-    listed = re.compile(rf"(['\"]){name}(?:=[^'\"]*)?\1(?:\s*,\s*{_quoted('value')})?(?P<comma>\s*,\s*)?")
+    item = "" if _SWITCH.fullmatch(edit.old) else rf"(?:\s*,\s*{_quoted('value')})?"
+    listed = re.compile(rf"(['\"]){name}(?:=[^'\"]*)?\1{item}(?P<comma>\s*,\s*)?")
     if (match := listed.search(line)) is not None:
         return _in_list(line, match, edit)
     if not edit.new and re.match(rf"^\s*-\s+(['\"]?){name}(?:=[^\n]*)?\1\s*$", line):
         return ""
     word = _ITEM if re.search(rf"[\[,]\s*{name}(?![\w-])", line) else _WORD
-    plain = re.compile(rf"(?<![\w-]){name}(?:={word}|(?![\w-])(?:[ \t]+(?!-){word})?)(?![\w-])")
+    value = "" if _SWITCH.fullmatch(edit.old) else rf"(?:[ \t]+(?!-){word})?"
+    plain = re.compile(rf"(?<![\w-]){name}(?:={word}|(?![\w-]){value})(?![\w-])")
     match = plain.search(line)
     if match is None:
         return _default(line, edit) if text.recipe else None

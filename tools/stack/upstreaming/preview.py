@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare the pull requests of the first wave as a maintainer would see them, and refuse those that upstream's rules refuse."""
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.base.errors import StackError
 from stack.carry.unmerged_remainder import difference
 from stack.carry.upstream_stores import Stores
 from stack.model import series
 from stack.model.patch import trailers
 from stack.proof.series_proofs import ProofState
-from stack.upstreaming import description
+from stack.upstreaming import description, own_folder
 from stack.upstreaming.change import change
 from stack.upstreaming.linting import Desk, LintFinding
 from stack.upstreaming.linting.finding import error
@@ -21,7 +19,6 @@ from stack.upstreaming.proposal import Proposal, UpstreamPlan
 
 PAGE = "index.html"
 """The page of all pull requests, in the folder of the preview."""
-_NAMES = frozenset({PAGE, "branch", "title", "body.md", "change.diff"})
 _RECORDED = frozenset({"base", "validation", "measurements", "duplicates", "assistance", "open"})
 """Rules about what is recorded or declared when a pull request is opened. A preview shows them and refuses nothing for them."""
 
@@ -110,20 +107,10 @@ def write(made: Sequence[Preview], page: str, folder: Path) -> tuple[Path, ...]:
         StackError: the folder holds files that no preview wrote, or cannot be written.
 
     """
-    _check_ours(folder)
     files = {Path(PAGE): page.encode()} | {
         preview.folder / name: data for preview in made if not preview.refused for name, data in _files(preview).items()
     }
-    part = folder.with_name(f".{folder.name}.part")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        for place, data in files.items():
-            (part / place).parent.mkdir(parents=True, exist_ok=True)
-            (part / place).write_bytes(data)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    except OSError as failed:
-        raise StackError(f"{folder} cannot be written ({failed.strerror})", "name another folder with --preview") from failed
+    own_folder.replace(folder, files, "--preview")
     return tuple(folder / place for place in files)
 
 
@@ -135,11 +122,3 @@ def _files(preview: Preview) -> Mapping[str, bytes]:
     texts = {"branch": f"{preview.proposal.branch}\n", "title": f"{preview.title}\n", "body.md": preview.body}
     written = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
     return {**written, "change.diff": preview.diff, **patches}
-
-
-def _check_ours(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise StackError(f"{folder} is not a folder", "name another place with --preview")
-    for file in folder.rglob("*") if folder.is_dir() else ():
-        if file.is_symlink() or (not file.is_dir() and file.suffix != ".patch" and file.name not in _NAMES):
-            raise StackError(f"{file} was not written by --preview", "name another folder: this one would be replaced")

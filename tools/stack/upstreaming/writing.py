@@ -2,6 +2,7 @@
 """Write the patches of a plan as files for `git am`: a folder for each wave, and in it a folder for each pull request."""
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,14 +24,14 @@ def write(plans: Sequence[UpstreamPlan], folder: Path) -> tuple[Path, ...]:
         _check_ours(folder / plan.upstream)
     written: list[Path] = []
     for plan in plans:
-        target, part = folder / plan.upstream, folder / f".{plan.upstream}.part"
-        shutil.rmtree(part, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        target, part = folder / plan.upstream, Path(tempfile.mkdtemp(prefix=".stack-", dir=folder))
         files = _files(plan)
-        part.mkdir(parents=True)
         for place, data in files.items():
             (part / place).parent.mkdir(parents=True, exist_ok=True)
             (part / place).write_bytes(data)
         shutil.rmtree(target, ignore_errors=True)
+        part.chmod(0o755)
         part.rename(target)
         written += [target / place for place in files]
     return tuple(written)
