@@ -138,3 +138,18 @@ def test_where_a_rebase_has_stopped(stack: Stack, tmp_path: Path) -> None:
 def test_errors(stack: Stack) -> None:
     assert stack("explain", "hok-main").refused() == "unknown patch 'hok-main': did you mean 'one/gamma/hook-main'?"
     assert stack("explain", "hook-main", "--onto", "v9").code == 2
+
+
+def test_the_next_command_is_one_that_works(stack: Stack) -> None:
+    """Other patches conflict there, so a rebase without a working tree would change nothing."""
+    needing = [
+        row
+        for leg in parsed(stack("rebase", "gamma", "--onto", "v2.2", "--json"))["legs"]
+        for row in leg["patches"]
+        if row["outcome"] == "conflict"
+    ]
+    [step, *_] = explained(stack, "tool-flag", "--onto", "v2.2")["next"]
+    assert step["command"] == "stack rebase gamma --onto v2.2 --workspace DIR"
+    assert step["purpose"] == f"move the stack, after the {len(needing)} patches that need a person"
+    [step, *_] = explained(stack, "tool-flag", "--onto", "v2.1")["next"]
+    assert step["command"] == "stack rebase gamma --onto v2.1"

@@ -104,3 +104,59 @@ def test_the_verbs(stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch) 
     for args in (CONFLICT, (*REBASE, "--dry-run"), ("status",), ("status", "--all"), ("log",), ("show", "tool"), ("lint",)):
         ran = stack(*args)
         assert [line for line in ran.out.splitlines() if len(line) > 60 and not line.strip().startswith("stack ")] == [], ran
+
+
+COMMIT = "80f4de4419a7"
+LANDED = f"{COMMIT} fix: support experts on CPUs, too"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize(
+    ("outcome", "evidence", "wanted"),
+    [
+        ("landed", LANDED, COMMIT),
+        ("landed", f"together with cpu/up/a-patch-with-a-long-name-that-leaves-no-room-for-it: {LANDED}", COMMIT),
+        ("landed", "landed by behaviour in v2.1: support experts", "landed by behaviour"),
+        ("partly-landed", f"{COMMIT} fix: experts; a part is carried", COMMIT),
+        ("resolved", "resolution 1a2b3c made on v2.1", "resolution 1a2b3c"),
+        ("clean", "resolved by hand", "resolved by hand"),
+    ],
+)
+def test_a_line_names_the_commit_on_every_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    columns: int,
+    outcome: str,
+    evidence: str,
+    wanted: str,
+) -> None:
+    monkeypatch.setenv(terminal.WIDTH, str(columns))
+    settings.reset()
+    for length in range(10, 90):
+        line = PatchLine(f"cpu/up/{'word-' * length}"[: length + 7], "cpu", outcome, False, evidence)
+        patches.print_sections([Section((), (line,))], lambda _: None)
+        shown = capsys.readouterr().out.splitlines()
+        assert any(wanted in each for each in shown), shown
+        assert max(map(len, shown)) <= columns
+        assert len(shown) == 1 or shown[1].startswith("    ")
+
+
+def test_a_short_hash_stays_on_the_line_where_it_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(terminal.WIDTH, "80")
+    settings.reset()
+    name = "x" * 53
+    patches.print_sections([Section((), (PatchLine(f"{name}", "", "landed", False, LANDED),))], lambda _: None)
+    assert capsys.readouterr().out == f"landed  {name}  {COMMIT}{terminal.ellipsis()}\n"
+
+
+def test_a_patch_resolved_by_hand_is_never_only_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(terminal.WIDTH, "80")
+    monkeypatch.setenv("LINES", "10")
+    settings.reset()
+    by_hand = PatchLine("serving/up/by-a-person", "serving", "clean", False, "resolved by hand")
+    patches.print_sections([Section((), (*lines(60)[:60], by_hand))], lambda _: None)
+    assert "  clean   by-a-person  resolved by hand" in capsys.readouterr().out.splitlines()

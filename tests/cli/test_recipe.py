@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.cli.rendering import terminal
 from stack.deploy import recipes
 
 from .conftest import Stack
@@ -18,6 +19,14 @@ def test_list(stack: Stack) -> None:
     listed = parsed(stack("recipe", "list", "--json"))["recipes"]
     assert [one["name"] for one in listed] == list(recipes.known())
     assert {keys(one) for one in listed} == {"name title model hardware proven"}
+
+
+def test_a_path_below_its_row_has_a_label(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recipes.load("gpt-oss-120b-h200").proven
+    monkeypatch.setenv(terminal.WIDTH, "80")
+    assert f"    proven by: {path}" in stack("recipe", "list").out.splitlines()
+    monkeypatch.setenv(terminal.WIDTH, "200")
+    assert "proven by:" not in stack("recipe", "list").out
 
 
 def test_show(stack: Stack) -> None:

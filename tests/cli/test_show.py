@@ -23,6 +23,7 @@ def test_show(stack: Stack, world: World) -> None:
     assert "upstream  gamma v2.0, patch 2 of 3\n" in ran.out
     assert "series    one: One\nwhy       It is needed.\n" in ran.out
     assert "  Why it is needed.\n" in ran.out
+    assert 0 < ran.out.find("\nMessage\n  Why it is needed.\n") < ran.out.find("\n\nseries    one"), "its own message first"
     assert ran.out.endswith("Files\n  gamma/tool.py  +1 -1\n")
     raw = world.read("stacks/one/gamma/tool-flag.patch")
     assert stack("show", "tool", "-p").out.endswith(raw[raw.index("diff --git") :])

@@ -105,3 +105,15 @@ def test_a_damaged_memory_is_ignored(stack: Stack, world: World) -> None:
     for file in (world.cache / "results/tried").iterdir():
         file.write_text('{"onto": "v2.2", "patches": 7}')
     assert status(stack)["tried"] == []
+
+
+def test_what_has_landed_waits_for_the_patches_that_need_a_person(stack: Stack, tmp_path: Path) -> None:
+    """The plain command would fail: another patch conflicts there."""
+    way = ("rebase", "gamma", "--onto", "v2.2", "--through", "v2.1")
+    stack(*way, "--dry-run")
+    [item] = status(stack)["droppable"]
+    assert item["text"] == "1 patch has landed in gamma v2.2; drop it after the 1 that needs a person."
+    assert item["command"] == "stack rebase gamma --onto v2.2 --through v2.1 --workspace DIR"
+    folder = tmp_path / "work"
+    stack(*way, "--with-required", "--workspace", folder)
+    assert status(stack)["droppable"][0]["command"] == f"stack rebase --continue {folder}"

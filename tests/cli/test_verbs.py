@@ -370,6 +370,7 @@ def test_forecast(stack: Stack, world: World) -> None:
 def test_undo(stack: Stack, world: World) -> None:
     before = world.files()
     assert stack("undo").refused() == "nothing to undo: no switch is recorded for this stack"
+    assert stack("undo", "--finish").out == "nothing to finish: no switch was interrupted\n"
     stack(*REBASE)
     listed = parsed(stack("undo", "--list", "--json"))
     assert [keys(one) for one in listed["switches"]] == ["number title paths"]

@@ -283,8 +283,9 @@ def test_a_writer_is_killed_while_a_reader_waits(place: Path) -> None:
     assert "`second` was interrupted" in done["said"]
     assert "stack undo --finish" in done["said"]
     assert two_files(root) == [b"2", b"1"]
-    switch.recover(root)
+    assert switch.recover(root)
     assert two_files(root) == [b"2", b"2"]
+    assert not switch.recover(root)
 
 
 @pytest.mark.parametrize(

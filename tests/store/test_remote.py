@@ -122,6 +122,17 @@ def test_what_the_remote_does_not_have(store: Path, upstream: Remote, wanted: st
     assert strays(store) == []
 
 
+def test_releases_are_suggested_before_pre_releases(store: Path, upstream: Remote) -> None:
+    for tag in ("v1.9", "v9.0rc9", "v9.9rc1"):
+        upstream.git("tag", tag, "main")
+    with pytest.raises(StackError, match=r"has no tag v9\.9: did you mean 'v1\.9'\?$"):
+        remote.fetch(store, upstream.url, "v9.9")
+    with pytest.raises(StackError, match=r"has no tag v9\.9rc2: did you mean 'v9\.9rc1'"):
+        remote.fetch(store, upstream.url, "v9.9rc2")
+    with pytest.raises(StackError, match=r"the newest are v1\.9, v1\.1, v1\.0"):
+        remote.fetch(store, upstream.url, "release")
+
+
 def test_a_remote_without_tags(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="no tags at all"):
         remote.fetch(store, Remote(tmp_path / "empty").url, "v1")

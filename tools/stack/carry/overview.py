@@ -94,13 +94,14 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
     for each in carried:
         landed = [patch for patch in each.patches if patch.outcome == "landed"]
         partly = [patch for patch in each.patches if patch.outcome == "partly-landed" and not patch.needs_person]
-        through = f" --through {','.join(each.through)}" if each.through else ""
+        after = f"; drop {{}} after the {len(each.open)} that {_need(len(each.open))} a person" if each.open else ""
         for patches, words in ((landed, ""), (partly, " in part")):
             if patches:
                 yield Item(
-                    f"{counted(len(patches), 'patch has', 'patches have')} landed{words} in {each.upstream} {each.onto}.",
+                    f"{counted(len(patches), 'patch has', 'patches have')} landed{words} in {each.upstream} {each.onto}"
+                    f"{after.format('it' if len(patches) == 1 else 'them')}.",
                     tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason}".rstrip(": ") for patch in patches),
-                    f"stack rebase {each.upstream} --onto {each.onto}{lanes.option(stack)}{through}",
+                    _rebase(stack, each),
                 )
     for series in stack.series:
         if not series.patches:
@@ -121,6 +122,19 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
             f"{counted(len(unused), 'resolution belongs', 'resolutions belong')} to patches that are gone.",
             command=f"stack resolutions drop {' '.join(unused)}",
         )
+
+
+def _rebase(stack: Stack, each: Tried) -> str:
+    """Return the command that carries the patches again: on to the end, or to the first patch that needs a person."""
+    if each.workspace is not None:
+        return f"stack rebase --continue {each.workspace}"
+    through = f" --through {','.join(each.through)}" if each.through else ""
+    stops = " --workspace DIR" if each.open else ""
+    return f"stack rebase {each.upstream} --onto {each.onto}{lanes.option(stack)}{through}{stops}"
+
+
+def _need(number: int) -> str:
+    return "needs" if number == 1 else "need"
 
 
 def _unused_resolutions(stack: Stack) -> list[str]:

@@ -342,12 +342,16 @@ def packages_from(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[t
 
 
 def print_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    colour: Callable[[str], str | None] = lambda _: None,
+    labelled: bool = False,
 ) -> None:
     """Print a table that fits the terminal; see `rendering.table`."""
     from stack.cli.rendering import table  # noqa: PLC0415
 
-    table.print_table(header, rows, colour=colour)
+    table.print_table(header, rows, colour=colour, labelled=labelled)
 
 
 def print_json(data: Mapping[str, object], schema: str | None = None) -> None:

@@ -11,7 +11,6 @@ from stack.base.text import counted
 from stack.carry import explaining, resolutions
 from stack.carry import workspace as workspaces
 from stack.carry.explaining import Explanation, Sides, UpstreamChange
-from stack.carry.patch_facts import body
 from stack.carry.resolutions import Resolution
 from stack.carry.upstream_stores import Stores
 from stack.cli import show
@@ -109,10 +108,7 @@ def _explain_resolution(name: str, resolution: Resolution, as_json: bool) -> Non
 
 def _print(explanation: Explanation, lane: str) -> None:
     facts = explanation.facts
-    show.print_facts(facts, explanation.old)
-    if message := body(facts.patch):
-        text.heading("What the patch is for")
-        text.paragraphs(message, "  ")
+    show.print_facts(facts, explanation.old, "What the patch is for")
     if explanation.new is not None:
         _print_outcome(explanation)
     for sides in explanation.sides:

@@ -44,7 +44,8 @@ def list_(as_json: bool) -> None:
         keys = ("name", "title", "model", "hardware", "proven")
         print_json({"recipes": [{key: value for key, value in _as_json(each).items() if key in keys} for each in listed]})
         return
-    print_table(("recipe", "serves", "proven by"), [(each.name, each.title, each.proven or "-") for each in listed])
+    rows = [(each.name, each.title, each.proven or "-") for each in listed]
+    print_table(("recipe", "serves", "proven by"), rows, labelled=True)
 
 
 @command.command("show")

@@ -13,6 +13,9 @@ from stack.cli.lane_options import lane_option
 from stack.cli.rendering import called, text
 from stack.model.patch import Author
 
+_LABEL = len("upstream")
+"""Columns of the names of fields, the same above the message and below it."""
+
 
 @click.command("show")
 @click.argument("patch", metavar="PATCH", shell_complete=complete_patches)
@@ -21,7 +24,7 @@ from stack.model.patch import Author
 @json_option
 @click.pass_obj
 def command(options: Options, patch: str, with_diff: bool, as_json: bool) -> None:
-    """Show a patch: why it exists, its series and state, the files that it changes, its proofs. Needs no network.
+    """Show a patch: its message, why its series exists, the series' state, the files that it changes, its proofs. Needs no network.
 
     PATCH is the path of a patch file, or any part of it that no other patch has: `series/upstream/name`, `name`, or the beginning
     of the name.
@@ -32,10 +35,7 @@ def command(options: Options, patch: str, with_diff: bool, as_json: bool) -> Non
     if as_json:
         print_json(facts_json(known))
         return
-    print_facts(known, stack.pins.get(known.ref.upstream).shown)
-    if message := body(known.patch):
-        text.heading("Message")
-        text.paragraphs(message, "  ")
+    print_facts(known, stack.pins.get(known.ref.upstream).shown, "Message")
     text.heading("Files")
     for file in known.files:
         text.echo(f"  {text.one_line(file.path)}  +{file.added} -{file.removed}" + _kind(file.change))
@@ -44,8 +44,8 @@ def command(options: Options, patch: str, with_diff: bool, as_json: bool) -> Non
         text.diff(known.patch.diff)
 
 
-def print_facts(known: PatchFacts, pin: str) -> None:
-    """Print the subject of a patch and what its series says."""
+def print_facts(known: PatchFacts, pin: str, title: str) -> None:
+    """Print what a patch says of itself, then what its series says; `title` stands above the patch's message."""
     series, author = known.series, known.patch.author
     text.echo(text.styled(text.one_line(known.patch.subject), "bold"))
     added, removed = totals(known.files)
@@ -55,6 +55,15 @@ def print_facts(known: PatchFacts, pin: str) -> None:
             ("author", f"{author.name} <{author.mail}>, {_day(author)}"),
             ("upstream", f"{known.ref.upstream} {pin}, patch {known.number} of {known.of}"),
             ("size", f"+{added} -{removed} lines in {counted(len(known.files), 'file')}"),
+        ],
+        _LABEL,
+    )
+    if message := body(known.patch):
+        text.heading(title)
+        text.paragraphs(message, "  ")
+        text.echo()
+    text.fields(
+        [
             ("series", f"{series.name}: {series.title}"),
             ("why", series.why),
             ("state", f"{series.state}{f': {series.reason}' if series.reason else ''}"),
@@ -63,7 +72,8 @@ def print_facts(known: PatchFacts, pin: str) -> None:
             ("drop when", series.drop_when or ""),
             ("proofs", "\n".join(known.proofs) or "none: nothing shows that it works"),
             ("resolved", "\n".join(f"{called.name()} resolutions show {key}" for key in known.resolutions)),
-        ]
+        ],
+        _LABEL,
     )
 
 

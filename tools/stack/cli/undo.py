@@ -27,8 +27,9 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
     root = options.find_root()
     if adopt:
         switch.adopt(root)
-    if finish:
-        switch.recover(root)
+    if finish and not switch.recover(root) and not as_json:
+        say("nothing to finish: no switch was interrupted")
+        return
     if show or finish or adopt:
         with switch.reading(root):
             records = tuple(reversed(switch.history(root)))

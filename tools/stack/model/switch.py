@@ -120,16 +120,21 @@ def apply(
         return tuple(changed)
 
 
-def recover(root: Path) -> None:
+def recover(root: Path) -> bool:
     """Finish a switch that was interrupted after its announcement, and log that; otherwise write nothing.
+
+    Returns:
+        Whether a switch had been interrupted.
 
     Raises:
         StackError: The switch was not announced by this user in this folder.
 
     """
-    if _interrupted(root):
-        with _locked(root) as place:
-            _recover(place)
+    if not _interrupted(root):
+        return False
+    with _locked(root) as place:
+        _recover(place)
+    return True
 
 
 def adopt(root: Path) -> None:

@@ -314,10 +314,20 @@ def _no_commit(url: str, wanted: str) -> StackError:
 
 def _no_tag(url: str, wanted: str, refs: Mapping[str, str]) -> StackError:
     tags = [name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/") and not name.endswith("^{}")]
-    near = similar(wanted, sorted(tags, key=_age, reverse=True))
-    newest = sorted(tags, key=_age, reverse=True)[:_SHOWN]
+    newest = sorted(tags, key=lambda tag: (not _is_early(tag), _age(tag)), reverse=True)
+    near = [] if _is_early(wanted) else similar(wanted, [tag for tag in newest if not _is_early(tag)])
+    near = near or similar(wanted, newest)
+    newest = newest[:_SHOWN]
     others = f"the newest are {', '.join(newest)}" if newest else "it has no tags at all"
     return StackError(f"{redacted(url)} has no tag {wanted}", suggestion(near) if near else others)
+
+
+def _is_early(tag: str) -> bool:
+    """Return whether a tag names a pre-release; letters in front of the version do not count."""
+    try:
+        return Version(re.sub(r"^\D+", "", tag)).is_prerelease
+    except InvalidVersion:
+        return False
 
 
 def _age(tag: str) -> tuple[bool, Version]:

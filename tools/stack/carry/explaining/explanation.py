@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stack.base.text import counted
 from stack.carry import history, patch_facts
 from stack.carry.explaining import lines, sides, upstream
 from stack.carry.explaining.sides import Sides
@@ -116,7 +117,7 @@ def _explained(stores: Stores, work: Rebase, facts: PatchFacts, folder: Path | N
     return replace(
         explanation,
         unknown=tuple(_unknown(explanation)),
-        next=tuple(_next(stores.stack, explanation, asked, work.request)),
+        next=tuple(_next(stores.stack, explanation, asked, work)),
     )
 
 
@@ -150,14 +151,15 @@ def _unknown(explanation: Explanation) -> Iterator[str]:
         yield "Whether the patch still does what it should: that it applies does not show it. The proof does."
 
 
-def _next(stack: Stack, explanation: Explanation, asked: str, request: Request | None = None) -> Iterator[Step]:
+def _next(stack: Stack, explanation: Explanation, asked: str, work: Rebase | None = None) -> Iterator[Step]:
     """Yield the commands to run next, in order."""
     facts, row, lane = explanation.facts, explanation.row, lanes.option(stack)
     prove = f"stack prove {facts.series.name}{lane}"
-    if request is None or row is None:
+    if work is None or row is None:
         if facts.proofs:
             yield Step(prove, "run its proof: it passes with the patch and fails without it")
         return
+    request, others = work.request, sum(other.patch.ref != facts.ref for _, other in work.open)
     through = f" --through {','.join(request.through)}" if request.through else ""
     again = f"stack rebase {asked} --onto {request.tag}{lane}{through}"
     if explanation.workspace is not None:
@@ -165,6 +167,9 @@ def _next(stack: Stack, explanation: Explanation, asked: str, request: Request |
         yield Step(f"stack rebase --continue {explanation.workspace}", "go on; --skip in its place drops the patch")
     elif row.needs_person:
         yield Step(f"{again} --workspace DIR", "resolve it in a working tree")
+    elif others:
+        needing = counted(others, "patch that needs", "patches that need")
+        yield Step(f"{again} --workspace DIR", f"move the stack, after the {needing} a person")
     else:
         yield Step(again, "move the stack; `stack undo` takes it back")
     if row.outcome is Outcome.LANDED:

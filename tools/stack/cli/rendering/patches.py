@@ -5,6 +5,7 @@ On a terminal the rest is grouped by series, one line a patch. What does not fit
 are carried as they were, then those that moved to other lines. In a pipe each patch has its line with its whole name.
 """
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,11 @@ _LOWEST = 24
 _REST = 4
 """Lines of the screen for the prompt and the last sentences."""
 _NARROW = 12
-"""Columns below which evidence is left out."""
+"""Columns below which evidence is left out, unless the line has to name it."""
+_NAMED = frozenset({"landed", "partly-landed", "resolved"})
+"""The outcomes whose lines name their evidence on every terminal."""
+_BY_HAND = "resolved by hand"
+_COMMIT = re.compile(r"\b[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ class PatchLine:
     def label(self) -> str:
         """The name below its series."""
         return self.name.rpartition("/")[2] if self.series else self.name
+
+    @property
+    def names_evidence(self) -> bool:
+        """Whether the line always names its evidence: the commit that brought the patch, or that a person resolved it."""
+        return bool(self.evidence) and (self.outcome in _NAMED or _BY_HAND in self.evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +153,7 @@ def _expanded(line: PatchLine, columns: int) -> Iterator[_Line]:
 
 def _group(series: str, members: Sequence[PatchLine], folded: frozenset[str], columns: int) -> Iterator[_Line]:
     """Yield the lines of a series' patches: a heading, or the series in front of a single one."""
-    shown = [line for line in members if line.outcome not in folded or line.details]
+    shown = [line for line in members if line.outcome not in folded or line.details or line.names_evidence]
     number = Counter(line.outcome for line in members if line not in shown)
     counts = ", ".join(f"{number[name]} {name}" for name in _ORDER if number[name])
     alone = len(members) == 1
@@ -157,7 +167,10 @@ def _group(series: str, members: Sequence[PatchLine], folded: frozenset[str], co
 
 
 def _short(line: PatchLine, label: str, indent: str, columns: int) -> Iterator[_Line]:
-    """Yield one line: outcome, name, and as much of the evidence as fits; all of it with `-v`."""
+    """Yield outcome, name and as much of the evidence as fits one line; all of it with `-v`.
+
+    Evidence that has to be named goes to a second line if the first has no room for its commit.
+    """
     lead = f"{indent}{line.outcome:<7} "
     if settings.current().verbose:
         yield lead + label, line.outcome
@@ -169,13 +182,29 @@ def _short(line: PatchLine, label: str, indent: str, columns: int) -> Iterator[_
     name = text.shortened(text.one_line(label), columns - len(lead))
     evidence = text.one_line("; ".join(filter(None, (line.evidence, *line.details))))
     left = columns - len(lead) - len(name) - 2
-    tail = f"  {_beginning(evidence, left)}" if evidence and left >= _NARROW else ""
-    yield f"{lead}{name}{tail.rstrip()}", line.outcome
+    beginning = _beginning(evidence, left) if evidence and left >= _NARROW else ""
+    if line.names_evidence and not _names(beginning, evidence):
+        yield f"{lead}{name}", line.outcome
+        yield from ((f"{indent}    {part}", "") for part in _second(evidence, columns - len(indent) - 4))
+    else:
+        yield f"{lead}{name}  {beginning}".rstrip(), line.outcome
+
+
+def _second(evidence: str, columns: int) -> list[str]:
+    """Return one line of evidence; several lines if one does not reach to the commit."""
+    beginning = _beginning(evidence, columns)
+    return [beginning] if _names(beginning, evidence) else table.wrap(evidence, columns)
+
+
+def _names(beginning: str, evidence: str) -> bool:
+    """Return whether the beginning of evidence has the first commit of the evidence; without a commit, any beginning will do."""
+    commit = _COMMIT.search(evidence)
+    return bool(beginning) if commit is None else commit[0] in beginning
 
 
 def _beginning(sentence: str, most: int) -> str:
-    """Return the beginning of a sentence, cut between words; nothing if fewer than three words fit."""
+    """Return the beginning of a sentence, cut between words; nothing if fewer than three words fit, and no commit."""
     if len(sentence) <= most:
         return sentence
     cut = sentence[: most - len(terminal.ellipsis())].rpartition(" ")[0]
-    return cut + terminal.ellipsis() if cut.count(" ") > 1 else ""
+    return cut + terminal.ellipsis() if cut.count(" ") > 1 or _COMMIT.search(cut) else ""

@@ -38,11 +38,12 @@ class _Layout:
         return sum(self.widths) + self.gap * (len(self.widths) - 1)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Row], *, colour: Colour = lambda _: None) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Row], *, colour: Colour = lambda _: None, labelled: bool = False) -> None:
     """Print a table as wide as the terminal, but never cut in a pipe. `colour` returns a style for a cell's text.
 
     The last column may hold sentences, which are wrapped, or go below their row if little room is left beside it. Then other
     columns are shortened in their middle, unless the user asked for `-v`. If even that does not fit, each row becomes a few lines.
+    With `labelled`, a last cell below its row has its heading in front.
     """
     safe = [[*(_lines(cell) for cell in row[:-1]), _lines(called.renamed(row[-1]))] if row else [] for row in rows]
     columns = terminal.columns()
@@ -51,6 +52,7 @@ def print_table(header: Sequence[str], rows: Sequence[Row], *, colour: Colour = 
         _print_blocks(header, safe, colour)
         return
     shown = header[: len(layout.widths)]
+    label = f"{header[-1]}: " if labelled else ""
     text.echo(_line(shown, layout, lambda _: "bold").rstrip())
     rule = "─" if terminal.has_unicode() else "-"
     text.echo(rule * min(layout.width, columns or _RULE))
@@ -59,7 +61,7 @@ def print_table(header: Sequence[str], rows: Sequence[Row], *, colour: Colour = 
             if line := _line(cells, layout, colour).rstrip():
                 text.echo(line)
         for part in row[-1].split("\n") if layout.below and row[-1] not in ("", "-") else ():
-            for sentence in wrap(f"{_INDENT}{part}", columns or _RULE):
+            for sentence in wrap(f"{_INDENT}{label}{part}", columns or _RULE):
                 text.echo(text.styled(sentence, colour(part) or ""))
 
 

@@ -80,10 +80,10 @@ def paragraphs(text: str, indent: str = "") -> None:
         echo(line)
 
 
-def fields(pairs: Iterable[tuple[str, str]]) -> None:
-    """Print named values below each other; empty ones are left out."""
+def fields(pairs: Iterable[tuple[str, str]], least: int = 0) -> None:
+    """Print named values below each other; empty ones are left out. Names take at least `least` columns."""
     shown = [(name, value) for name, value in pairs if value]
-    width = max((len(name) for name, _ in shown), default=0) + 2
+    width = max(least, *(len(name) for name, _ in shown)) + 2 if shown else 0
     for name, value in shown:
         lines = [part for line in value.split("\n") for part in filled(one_line(line), " " * width, " " * width) or [""]]
         echo(styled(f"{name:<{width}}", "bold") + "\n".join(lines)[width:])
