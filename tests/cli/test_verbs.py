@@ -12,10 +12,15 @@ import pytest
 from stack.store.cache import upstream_store
 
 from .. import json_documents
+from ..carry.conftest import scratch
+from ..carry.test_check import add_patch
 from ..carry.test_workspace import RESOLUTIONS, STOPS
 from ..carry.test_worktree import user_git
+from ..carry.trees import Scratch
 from ..carry.world import World, numbered
 from .conftest import Ran, Stack, run_apart
+
+__all__ = ["scratch"]
 
 REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
 CONFLICT = ("rebase", "gamma", "--onto", "v2.2", "--with-required")
@@ -284,6 +289,25 @@ def test_what_upstream_dropped_again_is_kept_or_dropped_by_a_person(
     assert ended.code == 0, ended
     assert keep or re.search(r"left-out +a person left it out$", ended.out, re.MULTILINE), ended
     assert (LIMIT in [ref.path for ref in world.load().patches]) is keep
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "left out"])
+def test_what_has_drifted_is_kept_or_left_out_by_a_person(
+    stack: Stack, world: World, scratch: Scratch, tmp_path: Path, keep: bool
+) -> None:
+    add_patch(world, scratch, "gamma/rely.py", b"from .old import pack\n")
+    folder = tmp_path / "work"
+    ran = stack(*REBASE, "--workspace", folder)
+    assert ran.code == 1, ran
+    words = " ".join(ran.out.split())
+    assert "gamma/rely.py:1: " in words.partition("stopped at 1 of 1, ")[0]
+    assert "two/gamma/rely.patch on v2.1: nothing is in conflict there, look at the evidence above" in words
+    assert "resolve it" not in words
+    assert f"stack rebase --continue {folder}" in words
+    assert f"stack rebase --skip {folder}" in words
+    ended = stack("rebase", "--continue" if keep else "--skip", folder)
+    assert ended.code == 0, ended
+    assert ("two/gamma/rely.patch" in [ref.path for ref in world.load().patches]) is keep
 
 
 def test_a_workspace_given_up(stack: Stack, world: World, tmp_path: Path) -> None:

@@ -299,6 +299,10 @@ def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: 
         say(f"{_stop(work, stopped)}: upstream had it and dropped it again")
         say(f"to keep it (resolve conflicts in {folder} first, if any):", f"stack rebase --continue {folder}")
         say("to drop it:", f"stack rebase --skip {folder}")
+    elif work.open[0][1].outcome.value == "drifted":
+        say(f"{_stop(work, stopped)}: nothing is in conflict there, look at the evidence above")
+        say(f"to keep the patch (correct and `git add` it in {folder} first, if need be):", f"stack rebase --continue {folder}")
+        say("to leave it out:", f"stack rebase --skip {folder}")
     else:
         say(f"{_stop(work, stopped)}: resolve it in {folder}, `git add` it, then:", f"stack rebase --continue {folder}")
     for name in work.emptied if ended.value == "switched" else ():

@@ -40,7 +40,8 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     known = Known()
     tip = objects.tree_of(carried.tip)
     own = objects.tree_of(carried.onto)
-    drifts = check(objects, tip, _union(added), before=before, upstream=own, known=known) if any(added) else ()
+    base = objects.tree_of(carried.base)
+    drifts = check(objects, tip, _union(added), before=before, upstream=own, base=base, known=known) if any(added) else ()
     if not drifts:
         return carried
     old = _at_base(objects, carried, drifts, known)
@@ -176,6 +177,7 @@ class _Causes:
                 added,
                 before=before,
                 upstream=tree,
+                base=objects.tree_of(self._carried.base),
                 known=self._read,
                 hints=False,
                 hasty=True,

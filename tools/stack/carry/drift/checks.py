@@ -35,6 +35,7 @@ def check(
     *,
     before: TreeId | None = None,
     upstream: TreeId | None = None,
+    base: TreeId | None = None,
     known: Known | None = None,
     hints: bool = True,
     hasty: bool = False,
@@ -48,6 +49,7 @@ def check(
         added: the numbers of the added lines, by path (see `added_lines`).
         before: the tree of the old base with the same patches.
         upstream: the tree without the patches; its unchanged statements need not be parsed again.
+        base: the tree of the old base without the patches. With `upstream`, it says which environment variables upstream lost.
         known: parsed files; share it between checks of similar trees.
         hints: whether to search for the names that may be meant instead.
         hasty: whether to accept the result of a quick look, which may find too much; enough to look for a known problem.
@@ -81,13 +83,19 @@ def check(
             for name, line in variables.in_settings({number: text[number - 1] for number in lines if number <= len(text)}):
                 named.use(name, path, line)
     if environment:
-        found += _variables(files, named, added, old)
+        bases = (Files(objects, base), own) if base is not None and own is not None else None
+        found += _variables(files, named, added, old, bases)
     return tuple(sorted(set(found), key=lambda drift: (drift.path, drift.line or 0, drift.problem)))
 
 
 def _variables(
-    files: Files, named: naming.Variables, added: Mapping[str, frozenset[int]], before: Files | None
+    files: Files,
+    named: naming.Variables,
+    added: Mapping[str, frozenset[int]],
+    before: Files | None,
+    bases: tuple[Files, Files] | None,
 ) -> Iterator[Drift]:
     """Find environment variables that the tree does not know; ignore those that only hidden files, such as workflows, name."""
     used = {name: [each for each in places if not each[0].startswith(".")] for name, places in named.used.items()}
-    return variables.check(files, {name: places for name, places in used.items() if places}, named.declared, added, before)
+    used = {name: places for name, places in used.items() if places}
+    return variables.check(files, used, named.declared, added, before, bases)

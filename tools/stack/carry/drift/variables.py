@@ -49,10 +49,20 @@ def check(
     declared: Iterable[str],
     added: Mapping[str, frozenset[int]],
     before: Files | None,
+    bases: tuple[Files, Files] | None = None,
 ) -> Iterator[Drift]:
     """Find used variables that the tree does not know.
 
     A variable that only the patches read is their own, unless upstream knew it on the old base.
+
+    Args:
+        files: the tree with the patches.
+        used: the places in added lines that rely on each variable.
+        declared: the variables that added lines of Python files read or declare.
+        added: the numbers of the added lines, by path.
+        before: the tree of the old base with the same patches. Without `bases`, it says what was known before.
+        bases: the old base and the new base, both without patches. They say what upstream knew, and what it knows.
+
     """
     table = _table(files)
     open_names = sorted(name for name in used if name not in table and owned(files, name))
@@ -64,12 +74,15 @@ def check(
         name for name in open_names if name in set(declared) or any(_declares(name, each, upstream=False) for each in own[name])
     }
     # A search reads a whole tree. So variables that the patches read themselves are only searched for in what is left of the old base.
-    had = _had(files, before, kept, own)
+    then, today = bases if bases is not None else (before, files)
+    # Without the bases, the patches' lines have to be told from upstream's by their path and number, or by their text.
+    carried, texts = (added, own) if bases is None else ({}, {})
+    had = _had(today, then, kept, texts)
     open_names = [name for name in open_names if name not in kept or name in had]
-    now = find(files, open_names) if open_names else {}
-    foreign = {name: [each for each in places if each[1] not in added.get(each[0], ())] for name, places in now.items()}
+    now = find(today, open_names) if open_names else {}
+    foreign = {name: [each for each in places if each[1] not in carried.get(each[0], ())] for name, places in now.items()}
     lost = [name for name in open_names if not any(_declares(name, each, upstream=True) for each in foreign.get(name, ()))]
-    had |= _had(files, before, set(lost) - kept, own)
+    had |= _had(today, then, set(lost) - kept, texts)
     for name in lost:
         near = nearest(name, (other for other in known(files) if other != name))
         hint = f"the nearest is {near}" if near else "no variable of the tree is named like it"
@@ -94,13 +107,13 @@ def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[O
 def _had(files: Files, before: Files | None, names: Set[str], own: Mapping[str, list[Occurrence]]) -> set[str]:
     """Return those variables that only files of the old base knew that are different now.
 
-    A variable in a file that is the same in both trees is not lost.
+    A variable in a file that is the same in both trees is not lost. Lines that are `own` do not count.
     """
     if before is None or not names:
         return set()
     found = set()
     for name, places in find(_changed(before, files), sorted(names)).items():
-        texts = {(path, text.strip()) for path, _, text in own[name]}
+        texts = {(path, text.strip()) for path, _, text in own.get(name, ())}
         theirs = (each for each in places if (each[0], each[2].strip()) not in texts and not _is_aside(each[0]))
         if any(_declares(name, each, upstream=True) for each in theirs):
             found.add(name)
