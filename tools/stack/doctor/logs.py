@@ -13,8 +13,8 @@ from stack.deploy.vllm_log import PARTS, Line, Named, Reading
 from stack.doctor import throughput
 from stack.doctor.diagnosis import findings, order, report
 from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
-from stack.doctor.diagnosis.findings import KERNEL
 from stack.doctor.diagnosis.findings import short as _short
+from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
 from stack.doctor.knowledge import load, match
 from stack.doctor.knowledge.match import Server
@@ -55,10 +55,9 @@ class LogSubject:
         return tuple((hit.rule, hit.line) for hit in known if hit is not None)
 
     @property
-    def report(self) -> str | None:
-        """A block for an issue report about what no rule knows; None if all is known."""
-        error = self.diagnosis.unknown
-        return report.block(error, self.lines, self.server) if error is not None else None
+    def report(self) -> str:
+        """A block for an issue report: the cause, if it is known, the first error that is not, versions, and the lines around."""
+        return report.block(self.diagnosis, self.lines, self.server)
 
 
 def known() -> tuple[Rule, ...]:
