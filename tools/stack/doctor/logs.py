@@ -33,6 +33,8 @@ _OTHERS = (
     ("TensorRT-LLM", "[TensorRT-LLM] TensorRT"),
     ("llama.cpp", "llama_model_loader:"),
 )
+_NO_CONTAINER = frozenset({"image-missing", "image-other-architecture", "image-exec-format"})
+"""Rules about containers that end before vLLM starts."""
 _GPT_OSS = re.compile(r"gpt-?oss", re.IGNORECASE)
 
 
@@ -200,7 +202,9 @@ def _started(subject: LogSubject) -> Iterator[Found]:
 def _foreign(subject: LogSubject) -> Iterator[Found]:
     """Say what a log is that has no start of vLLM."""
     other = next((name for line in subject.lines for name, words in _OTHERS if words in line.text), None)
-    if other is not None:
+    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.id in _NO_CONTAINER:
+        yield fine("its container did not start, so there is no start of vLLM in it")
+    elif other is not None:
         yield unknown(f"it is a log of {other}: only errors that are known are looked for")
     elif subject.lines and sum(map(match.is_kernel, subject.lines)) * 2 > len(subject.lines):
         yield fine("it is a log of the kernel")
