@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -137,3 +138,15 @@ def test_what_needs_no_stack_is_read_outside_of_one(option: str, tmp_path: Path)
     assert (found.returncode, found.stderr) == (0 if option == "--facts" else 1, "")
     refused = forked.run(["--root", tmp_path, "doctor", option, file], cwd=tmp_path)
     assert (refused.returncode, "pins.toml is missing" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [90, 110])
+def test_colours_do_not_count_as_width(columns: int, tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text("RuntimeError: CUDA out of memory\n")
+    env = {"STACK_COLUMNS": str(columns)}
+    plain, coloured = (doctor("--log", file, env=env | more).out for more in ({"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    longest = max(len(line) for line in plain.splitlines()[1:])
+    assert columns - 15 < longest <= columns

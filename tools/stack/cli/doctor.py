@@ -16,6 +16,7 @@ from stack.cli.common import Options, interpreter, json_option, one_line, print_
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.doctor_rules import rules as rules_command
+from stack.cli.rendering import terminal
 from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
@@ -284,7 +285,7 @@ def _limit(recipe: Recipe | None) -> float | None:
 
 def _print(findings: Sequence[Finding], verbose: bool) -> None:
     """Print findings by place, worst first, each with its fix; without `verbose`, passed checks are only counted."""
-    order = [*_SIGNS]
+    order, width = [*_SIGNS], terminal.prose_columns()
     for where in dict.fromkeys(finding.where for finding in findings):
         here = [finding for finding in findings if finding.where == where]
         shown = sorted(
@@ -293,13 +294,20 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
         )
         click.secho(one_line(where), bold=True)
         for finding in shown:
-            sign = click.style(_SIGNS[finding.severity], fg=_COLOURS[finding.severity], bold=True)
+            sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
-            fact(f"{sign} {one_line(line + finding.found.what)} [{finding.check}]", indent="  ")
+            fact(
+                f"{sign} {one_line(line + finding.found.what)} [{finding.check}]",
+                indent="  ",
+                width=width,
+                mark=sign,
+                fg=colour,
+                bold=True,
+            )
             if finding.found.fix:
-                fact(f"{click.style('fix:', bold=True)} {one_line(finding.found.fix)}", indent="    ")
+                fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
             if finding.found.rule:
-                fact(click.style(_behind(finding.found), dim=True), indent="    ")
+                fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
