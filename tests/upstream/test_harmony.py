@@ -171,6 +171,7 @@ PROVES = {
         "test_a_misspelt_tool_is_that_tool",
         "tests/parser/test_harmony_recipients.py::test_misspelt_tool_is_corrected",
         "tests/parser/test_harmony_recipients.py::test_misspelt_tool_that_may_be_two_is_no_call",
+        "tests/parser/test_harmony_recipients.py::test_tool_that_is_spelt_right_brings_no_warning",
     ],
 }
 # TestAdjustRequest compiles grammars with xgrammar and the model's tokenizer; conftest.py starts servers.
