@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -114,3 +115,38 @@ def test_nothing_in_a_file_steers_the_terminal(tmp_path: Path) -> None:
     found = doctor("--log", file)
     assert found.code == 1
     assert all(letter.isprintable() or letter == "\n" for letter in found.out)
+
+
+def test_a_report_is_printed_of_a_known_error_too(tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text("█  version 0.32.0\nRuntimeError: CUDA out of memory\x1b[2J\x07\n")
+    reported = doctor("--log", file, "--report")
+    assert reported.code == 1
+    _, block, after = reported.out.split("```")
+    assert "cause (rule out-of-memory, " in block
+    assert after == "\n"
+    assert all(letter.isprintable() or letter == "\n" for letter in block)
+    assert "cause (rule out-of-memory, " in json.loads(doctor("--log", file, "--json").out)["report"]
+    assert "```" not in doctor("--log", file).out
+
+
+@pytest.mark.parametrize("option", ["--log", "--dmesg", "--facts"])
+def test_what_needs_no_stack_is_read_outside_of_one(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text("RuntimeError: CUDA out of memory\n")
+    found = forked.run(["doctor", option, file], cwd=tmp_path)
+    assert (found.returncode, found.stderr) == (0 if option == "--facts" else 1, "")
+    refused = forked.run(["--root", tmp_path, "doctor", option, file], cwd=tmp_path)
+    assert (refused.returncode, "pins.toml is missing" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [90, 110])
+def test_colours_do_not_count_as_width(columns: int, tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text("RuntimeError: CUDA out of memory\n")
+    env = {"STACK_COLUMNS": str(columns)}
+    plain, coloured = (doctor("--log", file, env=env | more).out for more in ({"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    longest = max(len(line) for line in plain.splitlines()[1:])
+    assert columns - 15 < longest <= columns

@@ -76,3 +76,22 @@ def test_endless_repetition_on_longer_answers() -> None:
     assert "--linear-backend" in of_the_script.found.fix
     line = info("Unknown vLLM environment variable detected: VLLM_NVFP4_GEMM_BACKEND", "WARNING")
     assert "--linear-backend" in wrong(of_log(line), "unknown-variables").found.fix
+
+
+def test_a_container_that_never_starts() -> None:
+    for line, rule in (
+        (
+            "docker: Error response from daemon: manifest for a/b:c not found: manifest unknown: manifest unknown",
+            "image-missing",
+        ),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", "image-other-architecture"),
+        ("exec /usr/bin/python3: exec format error", "image-exec-format"),
+    ):
+        found = [*logs.look(logs.of(f"{line}\n"), "log")]
+        assert wrong(found, "errors").found.rule == rule
+        assert Severity.UNKNOWN not in {one.severity for one in found}
+
+
+def test_a_driver_that_comes_with_the_system() -> None:
+    line = info("torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", "ERROR")
+    assert "which the driver supports" in wrong(of_log(line), "errors").found.fix

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from stack.doctor import logs
 from stack.doctor.diagnosis.redact import redacted
 
 from ..cases import info, said
@@ -56,9 +57,38 @@ def test_a_report_has_error_frames_and_versions() -> None:
         info("RuntimeError: the frobnicator at 10.0.7.12 is out of phase", "ERROR"),
     )
     block = subject.report
-    assert block is not None
     for part in ("vLLM 0.32.0+sm121.g1", "torch 2.13.0", "ranks: 2", "the frobnicator at <address>", ".../vllm/odd.py:12 step"):
         assert part in block
     for private in ("maria", "hf_", "10.0.7.12"):
         assert private not in block
-    assert said(info("RuntimeError: CUDA out of memory", "ERROR")).report is None
+
+
+def test_a_report_names_the_cause_that_a_rule_knows() -> None:
+    block = said(info("starts at 10.0.7.12"), info("RuntimeError: CUDA out of memory", "ERROR")).report
+    for part in (
+        "cause (rule out-of-memory, ",
+        "error (line 3): RuntimeError: CUDA out of memory",
+        "2: (EngineCore) starts at <",
+    ):
+        assert part in block
+    assert "no rule knows" not in block
+
+
+def test_a_report_has_a_known_cause_and_an_unknown_error_before_it() -> None:
+    calm = [info(f"step {number}") for number in range(30)]
+    block = said(info("KeyError: 'odd'", "ERROR"), *calm, info("torch.OutOfMemoryError: CUDA out of memory", "ERROR")).report
+    for part in ("cause (rule out-of-memory, ", "first error (line 2): KeyError: 'odd'\n  no rule knows it", "\n  …\n"):
+        assert part in block
+
+
+def test_a_report_of_consequences_and_of_nothing_says_so() -> None:
+    assert "only a consequence" in said(info("RuntimeError: Engine core initialization failed. See", "ERROR")).report
+    assert said(info("calm")).report.endswith("error: none in the log")
+
+
+def test_a_report_of_a_kernel_s_line_names_its_log() -> None:
+    kernel = "[Fri Jan 17 10:00:08 2026] Out of memory: Killed process 77 (VLLM::EngineCor) total-vm:1kB, anon-rss:90000000kB\n"
+    ended = "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
+    block = logs.of(f"{info('version 0.32.0')}\n{info(ended, 'ERROR')}\n", kernel=kernel).report
+    assert "error (line 1 of the kernel's log): " in block
+    assert "\n  kernel 1: " in block

@@ -14,15 +14,16 @@ from stack.carry.drift import check_settings, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
 from stack.cli.completing import complete_recipes
+from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.doctor_rules import rules as rules_command
+from stack.cli.rendering import terminal
 from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
 from stack.doctor.finding import Finding, Found, run
-from stack.doctor.knowledge import load as knowledge
-from stack.doctor.knowledge.rule import Rule, of_capability
+from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
@@ -70,7 +71,11 @@ _SPEED_AT = 128
     "ibv_devinfo; repeatable.",
 )
 @click.option("--fix", is_flag=True, help="Write each --script corrected beside it, with a reason for each line.")
-@click.option("--report", is_flag=True, help="Print a block for an issue report about an error that no rule knows.")
+@click.option(
+    "--report",
+    is_flag=True,
+    help="Print a block for an issue report about each log: the cause, if a rule knows it, versions and the lines around it.",
+)
 @click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
 @click.option("--model", help="The server's model to check. Default: the only one.")
 @click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.", shell_complete=complete_recipes)
@@ -102,7 +107,7 @@ def command(
     Each finding has its place, down to the line, and the fix. Nothing is changed, except that --fix writes corrected copies. Exit code 1
     if something is wrong; findings that are only worth knowing, and failed checks, do not count.
 
-    `stack doctor rules` shows the rules behind the findings.
+    Only --script, and --machine to compare with the pins, need a stack. `stack doctor rules` shows the rules behind the findings.
     """
 
     if context.invoked_subcommand is not None:
@@ -121,7 +126,7 @@ def command(
     if logs or dmesg is not None:
         read = _logs(options, logs, dmesg, recipe)
         findings += [finding for found, _ in read for finding in found]
-        blocks += [block for _, block in read if block is not None]
+        blocks += [block for _, block in read]
     if fact_files:
         findings += _facts(options, fact_files, recipe)
     if url is not None:
@@ -140,11 +145,6 @@ def command(
 command.add_command(rules_command)
 
 
-def _rules(options: Options) -> tuple[Rule, ...]:
-    """Load the rules: the package's, the user's, and the stack's."""
-    return knowledge.load(options.find_root())
-
-
 def _hardware(recipe: Recipe | None) -> frozenset[str] | None:
     """Return the names of the hardware that a recipe is for; None if no recipe says so."""
 
@@ -161,14 +161,14 @@ def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> It
     names = (
         of_capability(gathered.capability, unified=gathered.is_unified) if gathered.capability is not None else frozenset[str]()
     )
-    yield from inputs.look(_rules(options), here.gather(), names, "this machine")
+    yield from inputs.look(load_rules(options), here.gather(), names, "this machine")
 
 
 def _facts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
 
     for file in files:
         given = inputs.read(file)
-        yield from inputs.look(_rules(options), given, inputs.hardware(given) or _hardware(recipe), str(file))
+        yield from inputs.look(load_rules(options), given, inputs.hardware(given) or _hardware(recipe), str(file))
 
 
 def _utilization(recipe: Recipe | None) -> float | None:
@@ -191,7 +191,7 @@ def _scripts(
     archive = pinned.get("flashinfer")
     flashinfer = archive.version if archive is not None else None
     (unknown, values), target = _unknown(options, read), _target(recipe)
-    known = _rules(options)
+    known = load_rules(options)
     for file, script_file in zip(files, read, strict=True):
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
         yield from scripts.look(subject)
@@ -246,12 +246,16 @@ def _target(recipe: Recipe | None) -> Target | None:
 
 def _logs(
     options: Options, files: Sequence[Path], dmesg: Path | None, recipe: Recipe | None
-) -> list[tuple[list[Finding], str | None]]:
-    """Read logs, each beside the kernel's, or the kernel's alone; return their findings, and blocks for reports."""
+) -> list[tuple[list[Finding], str]]:
+    """Read logs, each beside the kernel's, or the kernel's alone; return their findings, and blocks for reports.
 
-    archive = next((pin.archive for pin in options.load().pins if pin.upstream == "vllm"), None)
+    Outside of a stack nothing is compared with its pins.
+    """
+
+    pins = options.load().pins if root_of(options) is not None else ()
+    archive = next((pin.archive for pin in pins if pin.upstream == "vllm"), None)
     pinned = archive.version if archive is not None else None
-    known, hardware = _rules(options), _hardware(recipe)
+    known, hardware = load_rules(options), _hardware(recipe)
     kernel = logs.text_of(dmesg) if dmesg is not None else ""
     read = [(file, logs.read(file, recipe, pinned, known, kernel, hardware)) for file in files]
     if dmesg is not None and not files:
@@ -281,7 +285,7 @@ def _limit(recipe: Recipe | None) -> float | None:
 
 def _print(findings: Sequence[Finding], verbose: bool) -> None:
     """Print findings by place, worst first, each with its fix; without `verbose`, passed checks are only counted."""
-    order = [*_SIGNS]
+    order, width = [*_SIGNS], terminal.prose_columns()
     for where in dict.fromkeys(finding.where for finding in findings):
         here = [finding for finding in findings if finding.where == where]
         shown = sorted(
@@ -290,13 +294,20 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
         )
         click.secho(one_line(where), bold=True)
         for finding in shown:
-            sign = click.style(_SIGNS[finding.severity], fg=_COLOURS[finding.severity], bold=True)
+            sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
-            fact(f"{sign} {one_line(line + finding.found.what)} [{finding.check}]", indent="  ")
+            fact(
+                f"{sign} {one_line(line + finding.found.what)} [{finding.check}]",
+                indent="  ",
+                width=width,
+                mark=sign,
+                fg=colour,
+                bold=True,
+            )
             if finding.found.fix:
-                fact(f"{click.style('fix:', bold=True)} {one_line(finding.found.fix)}", indent="    ")
+                fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
             if finding.found.rule:
-                fact(click.style(_behind(finding.found), dim=True), indent="    ")
+                fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")

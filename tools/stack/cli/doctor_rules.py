@@ -19,16 +19,21 @@ def rules() -> None:
     """List, show and test the rules behind the findings."""
 
 
-def _load(options: Options) -> tuple[Rule, ...]:
-    """Load all rules; without a stack here, those of the package and the user."""
+def root_of(options: Options) -> Path | None:
+    """Return the stack's folder; None outside of a stack, unless --root names one: then that is an error."""
 
     try:
-        root = options.find_root()
+        return options.find_root()
     except StackError:
         if options.root is not None:
             raise
-        root = None
-    return load.load(root)
+        return None
+
+
+def load_rules(options: Options) -> tuple[Rule, ...]:
+    """Load all rules; without a stack here, those of the package and the user."""
+
+    return load.load(root_of(options))
 
 
 @rules.command("list")
@@ -37,7 +42,7 @@ def _load(options: Options) -> tuple[Rule, ...]:
 def list_rules(options: Options, as_json: bool) -> None:
     """List the rules: those of the package, yours, and the stack's."""
 
-    found = _load(options)
+    found = load_rules(options)
     if as_json:
         print_json({"rules": [_json(rule) for rule in found]})
         return
@@ -54,7 +59,7 @@ def list_rules(options: Options, as_json: bool) -> None:
 def show(options: Options, name: str, as_json: bool) -> None:
     """Show a rule: what it matches, what that means, and what to do."""
 
-    found = {rule.id: rule for rule in _load(options)}
+    found = {rule.id: rule for rule in load_rules(options)}
     if name not in found:
         raise unknown_name("rule", name[:100], found)
     rule = found[name]
@@ -104,7 +109,7 @@ def test(context: click.Context, files: tuple[Path, ...], as_json: bool) -> None
     rule says.
     """
 
-    given = tuple(rule for file in files for rule in load.read(file, Origin.USER)) if files else _load(context.obj)
+    given = tuple(rule for file in files for rule in load.read(file, Origin.USER)) if files else load_rules(context.obj)
     failed, worst = [*check.failures(given)], check.slowest(given)
     examples = sum(len(rule.matches) + len(rule.misses) for rule in given)
     milliseconds = round(worst[0] * 1000, 1) if worst is not None else None

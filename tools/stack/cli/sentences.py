@@ -3,6 +3,7 @@
 
 import re
 import sys
+from typing import Any
 
 import click
 
@@ -39,11 +40,22 @@ def wrapped(text: str, indent: str = "", below: str = "  ", *, width: int | None
     return [line.replace(_HELD, " ") for line in lines] or [indent.rstrip()]
 
 
-def fact(text: str, *, indent: str = "", below: str = "  ") -> None:
-    """Print a fact: a terminal gets it wrapped between words, a pipe as one line, for programs that search it."""
-    lines = wrapped(text, indent, below) if terminal.columns() is not None else [indent + called.renamed(text)]
-    for line in lines:
-        echo(line)
+def fact(text: str, *, indent: str = "", below: str = "  ", width: int | None = None, mark: str = "", **style: Any) -> None:
+    """Print a fact: a terminal gets it wrapped between words, a pipe as one line, for programs that search it.
+
+    Args:
+        text: The fact, without colours: they would count as width.
+        indent: What stands in front of the first line.
+        below: What stands in front of the other lines, beside `indent`.
+        width: Another width than 80 columns.
+        mark: The beginning of the text that gets the style; empty: all of it.
+        style: Arguments of `click.style`.
+
+    """
+    lines = wrapped(text, indent, below, width=width) if terminal.columns() is not None else [indent + called.renamed(text)]
+    for number, line in enumerate(lines):
+        part = line.strip() if not mark else mark if number == 0 else ""
+        echo(line.replace(part, click.style(part, **style), 1) if part and style else line)
 
 
 def fits(sentence: str) -> bool:

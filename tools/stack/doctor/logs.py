@@ -13,8 +13,8 @@ from stack.deploy.vllm_log import PARTS, Line, Named, Reading
 from stack.doctor import throughput
 from stack.doctor.diagnosis import findings, order, report
 from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
-from stack.doctor.diagnosis.findings import KERNEL
 from stack.doctor.diagnosis.findings import short as _short
+from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
 from stack.doctor.knowledge import load, match
 from stack.doctor.knowledge.match import Server
@@ -33,6 +33,8 @@ _OTHERS = (
     ("TensorRT-LLM", "[TensorRT-LLM] TensorRT"),
     ("llama.cpp", "llama_model_loader:"),
 )
+_NO_CONTAINER = frozenset({"image-missing", "image-other-architecture", "image-exec-format"})
+"""Rules about containers that end before vLLM starts."""
 _GPT_OSS = re.compile(r"gpt-?oss", re.IGNORECASE)
 
 
@@ -55,10 +57,9 @@ class LogSubject:
         return tuple((hit.rule, hit.line) for hit in known if hit is not None)
 
     @property
-    def report(self) -> str | None:
-        """A block for an issue report about what no rule knows; None if all is known."""
-        error = self.diagnosis.unknown
-        return report.block(error, self.lines, self.server) if error is not None else None
+    def report(self) -> str:
+        """A block for an issue report: the cause, if it is known, the first error that is not, versions, and the lines around."""
+        return report.block(self.diagnosis, self.lines, self.server)
 
 
 def known() -> tuple[Rule, ...]:
@@ -201,7 +202,9 @@ def _started(subject: LogSubject) -> Iterator[Found]:
 def _foreign(subject: LogSubject) -> Iterator[Found]:
     """Say what a log is that has no start of vLLM."""
     other = next((name for line in subject.lines for name, words in _OTHERS if words in line.text), None)
-    if other is not None:
+    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.id in _NO_CONTAINER:
+        yield fine("its container did not start, so there is no start of vLLM in it")
+    elif other is not None:
         yield unknown(f"it is a log of {other}: only errors that are known are looked for")
     elif subject.lines and sum(map(match.is_kernel, subject.lines)) * 2 > len(subject.lines):
         yield fine("it is a log of the kernel")

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from stack.base.text import counted
 from stack.doctor.diagnosis.diagnose import Diagnosis
 from stack.doctor.diagnosis.first_error import FirstError
+from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Found, Severity
 from stack.doctor.knowledge.match import Hit
 from stack.doctor.knowledge.rule import Origin
 
-KERNEL = 10**9
-"""Added to the line numbers of a kernel's log that is read beside a server's."""
 _SHOWN = 4
 _REPORT = "read on from there, or report it: `stack doctor --log FILE --report` prints a block that is ready, without keys, hosts and paths"
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from stack.deploy.vllm_log import Line
 from stack.doctor.knowledge.match import is_kernel
 
+KERNEL = 10**9
+"""Added to the line numbers of a kernel's log that is read beside a server's."""
 AT_ONCE = 60.0
 """Seconds within which failures belong together: a process that lost its peer reports that within a minute."""
 _CLOCK = re.compile(r"\[(?:\w{3} )?(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})\]|^(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) ")
