@@ -81,6 +81,7 @@ Setting = Callable[[World, Path], None]
 PERSON: tuple[tuple[Setting, Args], ...] = (
     (broken, ("lint",)),
     (nothing, ("rebase", "gamma", "--onto", "v2.2")),
+    (nothing, ("export-pr",)),
     (nothing, ("rebase", "gamma", "--onto", "v2.1")),
     (nothing, ("forecast", "gamma", "--against", "v2.2")),
     (nothing, ("pins", "set", "gamma", "v2.1")),
@@ -93,10 +94,7 @@ PERSON: tuple[tuple[Setting, Args], ...] = (
 )
 """Commands that find something for a person: these end with 1."""
 OTHERS: tuple[tuple[Setting, Args], ...] = (
-    *(
-        (nothing, (verb,))
-        for verb in ("status", "fetch", "lint", "check", "prove", "compile-check", "undo", "redo", "export-pr", "serve")
-    ),
+    *((nothing, (verb,)) for verb in ("status", "fetch", "lint", "check", "prove", "compile-check", "undo", "redo", "serve")),
     *((nothing, ("pins", verb)) for verb in ("show", "verify")),
     (nothing, ("init", "gamma", "--git", "{}")),
     (nothing, ("pins", "set", "gamma", "v2.1", "--allow-mismatch")),

@@ -41,7 +41,9 @@ def test_a_written_transcript_is_the_one_that_is_read(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "PAGES", pages)
     shown = {name: rf"$ stack {name} \1" + "\n" for name in pages}
     monkeypatch.setattr(module, "printed", shown.__getitem__)
-    parts = re.findall(r"^<!-- tutorial: ([\w-]+) -->$", pages["tutorial"].read_text(encoding="utf-8"), re.MULTILINE)
-    shown["tutorial"] = "\n".join(f"# {part}\n\n$ stack {part} \\1\n# of {part}\n" for part in parts)
+    for page in ("tutorial", "spark"):
+        text = pages[page].read_text(encoding="utf-8")
+        parts = re.findall(rf"^<!-- {page}: ([\w-]+) -->$", text, re.MULTILINE)
+        shown[page] = "\n".join(f"# {part}\n\n$ stack {part} \\1\n# of {part}\n" for part in parts)
     module.main([])
     assert {name: module.quoted(name) for name in pages} == shown

@@ -102,9 +102,12 @@ def stale(now: Stack, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[
                     ran.append(one.name)
                     yield one
 
-        with pytest.raises(click.exceptions.Exit):
+        context = click.Context(
+            click.Command("kernels"), click.Context(click.Group("validate"), click.Context(click.Group("stack")))
+        )
+        with pytest.raises(click.exceptions.Exit), context:
             validating.conclude(
-                click.Context(click.Command("kernels")),
+                context,
                 *(now, suite, "kernels"),
                 only=only,
                 resume=resume,
