@@ -15,11 +15,10 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.cli import starting
+from stack.cli import sentences, starting
 from stack.cli.common import interpreter, json_option, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.seconds import Seconds
-from stack.cli.sentences import tell
 from stack.deploy import recipes, vllm_log
 from stack.deploy.vllm_log import Mismatch
 from stack.serving import demands, summary
@@ -148,7 +147,7 @@ def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStac
             held.close()
             click.echo("the server was stopped as requested", err=True)
             return 0
-        tell(f"the server ended by itself with status {code}")
+        sentences.tell(f"the server ended by itself with status {code}")
         return 1
 
 
@@ -176,7 +175,7 @@ class _Out:
                 return
             except OSError as failed:
                 self._file, self._follows = None, True
-                tell(f"the log cannot be written any more ({failed.strerror}): it goes on here")
+                sentences.tell(f"the log cannot be written any more ({failed.strerror}): it goes on here")
         if self._follows:
             sys.stderr.write(piece.decode("utf-8", "replace"))
             sys.stderr.flush()
@@ -226,7 +225,7 @@ def _say(up: Up, *, as_json: bool, serves: bool) -> None:
 def _say_mismatches(mismatches: Sequence[Mismatch]) -> None:
 
     for each in mismatches:
-        tell(summary.mismatch(each))
+        sentences.tell(summary.mismatch(each))
 
 
 def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
@@ -236,9 +235,9 @@ def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
     if not out.shown:
         for line in last:
             click.echo(line, err=True)
-    tell(first)
+    sentences.tell(first)
     for refusal in reading.refused:
-        tell(f"{refusal.part} {refusal.name} was refused: {refusal.why}")
+        sentences.tell(f"{refusal.part} {refusal.name} was refused: {refusal.why}")
     if as_json:
         nothing = {"serves": False, "url": None, "model": None, "seconds": None, "error": first}
         print_json({**nothing, **summary.as_json(reading, ())})
