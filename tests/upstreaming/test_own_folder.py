@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.upstreaming.own_folder import WRITTEN, replace
+from stack.upstreaming.own_folder import WRITTEN, exchange, replace
 
 FILES = {Path("index.html"): b"page", Path("up/one/0001-a.patch"): b"patch"}
 
@@ -62,3 +62,24 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="was not written by"):
         replace(tmp_path / "out", FILES, "--preview")
     assert tree(tmp_path / "elsewhere") == {"index.html": b"keep"}
+
+
+def test_where_the_exchange_fails_the_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/index.html").write_bytes(b"page")
+    with pytest.raises(OSError, match="nothing"):
+        exchange(tmp_path / "out", tmp_path / "nothing", tmp_path / "old")
+    assert tree(tmp_path) == {"out/index.html": b"page"}
+
+
+def test_what_came_into_it_meanwhile_stays(tmp_path: Path) -> None:
+    for name in ("out", "new"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "out/notes.txt").write_bytes(b"precious")
+
+    def refuse(old: Path) -> None:
+        raise StackError(f"{[each.name for each in old.iterdir()]} came meanwhile", "")
+
+    with pytest.raises(StackError, match="notes"):
+        exchange(tmp_path / "out", tmp_path / "new", tmp_path / "old", refuse)
+    assert tree(tmp_path) == {"out/notes.txt": b"precious"}

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -30,16 +30,38 @@ def replace(folder: Path, files: Mapping[Path, bytes], option: str) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".stack-", dir=folder.parent) as work:
-            made = Path(work, "new")
-            for place, data in {**files, Path(WRITTEN): json.dumps(listed, indent=1).encode()}.items():
-                (made / place).parent.mkdir(parents=True, exist_ok=True)
-                (made / place).write_bytes(data)
-            if folder.exists():
-                folder.rename(Path(work, "old"))
-            made.rename(folder)
+            new = made(Path(work), {**files, Path(WRITTEN): json.dumps(listed, indent=1).encode()})
+            exchange(folder, new, Path(work, "old"), lambda old: _check(old, option))
     except OSError as failed:
         raise StackError(f"{folder} cannot be written ({failed.strerror})", f"name another folder with {option}") from failed
     return folder
+
+
+def made(work: Path, files: Mapping[Path, bytes]) -> Path:
+    """Write files into a new folder within `work`; return it."""
+    new = work / "new"
+    new.mkdir()
+    for place, data in files.items():
+        (new / place).parent.mkdir(parents=True, exist_ok=True)
+        (new / place).write_bytes(data)
+    return new
+
+
+def exchange(folder: Path, new: Path, old: Path, check: Callable[[Path], None] = lambda _: None) -> None:
+    """Put a new folder in the place of one that goes to `old`; where that or its check fails, the folder stays as it was.
+
+    `check`: looks at the folder once more when nobody finds it under its name any longer.
+    """
+    if not folder.exists():
+        new.rename(folder)
+        return
+    folder.rename(old)
+    try:
+        check(old)
+        new.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
 
 
 def _check(folder: Path, option: str) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the patches of a plan as files for `git am`: a folder for each wave, and in it a folder for each pull request."""
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.model import series
+from stack.upstreaming import own_folder
 from stack.upstreaming.proposal import UpstreamPlan
 
 _WAVE = "wave-"
@@ -24,15 +24,10 @@ def write(plans: Sequence[UpstreamPlan], folder: Path) -> tuple[Path, ...]:
         _check_ours(folder / plan.upstream)
     written: list[Path] = []
     for plan in plans:
+        files, target = _files(plan), folder / plan.upstream
         folder.mkdir(parents=True, exist_ok=True)
-        target, part = folder / plan.upstream, Path(tempfile.mkdtemp(prefix=".stack-", dir=folder))
-        files = _files(plan)
-        for place, data in files.items():
-            (part / place).parent.mkdir(parents=True, exist_ok=True)
-            (part / place).write_bytes(data)
-        shutil.rmtree(target, ignore_errors=True)
-        part.chmod(0o755)
-        part.rename(target)
+        with tempfile.TemporaryDirectory(prefix=".stack-", dir=folder) as work:
+            own_folder.exchange(target, own_folder.made(Path(work), files), Path(work, "old"))
         written += [target / place for place in files]
     return tuple(written)
 
