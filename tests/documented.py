@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What schemas and documentation say of the JSON that verbs print, to hold what they print against it."""
+"""The keys that schemas and documentation list, for comparing the JSON that verbs print."""
 
 import hashlib
 import json

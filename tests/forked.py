@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PACKAGES = ("stack.cli", "stack.carry", "stack.doctor", "stack.store", "stack.upstreaming")
-"""What commands import; a fork imports the rest itself."""
+"""The modules that commands import; a fork imports the rest itself."""
 _LONGEST = 1 << 20
 """Bytes of a request: arguments and environment."""
 
@@ -110,7 +110,7 @@ def _command(order: dict[str, Any], files: list[int]) -> NoReturn:
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
-        # What Python opened as it started may have been files, in which it would seek. The second names keep both open.
+        # Python may have opened files when it started, and would seek in them. The second names keep both open.
         sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         os.chdir(order["cwd"])

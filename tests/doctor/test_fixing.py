@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--fix` writes a script corrected beside it, in each kind of file, with the reason for each line."""
+"""`--fix` writes a corrected copy of a script of each kind, with the reason for each line."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands say of a machine is read as facts, and rules about machines look at them."""
+"""The output of commands about a machine becomes facts, which rules about machines use."""
 
 from pathlib import Path
 

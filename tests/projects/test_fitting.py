@@ -42,7 +42,7 @@ ENTRIES = entry("ferry", "ferry_for_stack:project") + "broken = ferry_for_stack:
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What is installed is kept for the process."""
+    """Forget the list of installed plug-ins, which a process keeps."""
     known.forget()
     yield
     known.forget()

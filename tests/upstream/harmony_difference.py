@@ -177,7 +177,7 @@ def _spelling(what: str, base: Any, ours: Any) -> str | None:
         return "arguments as they were written"
     if texts(base, lambda text: text.rstrip("\ufffd")) == texts(ours, lambda text: text.rstrip("\ufffd")):
         return "a character that was cut off"
-    # The library's stream stops at bytes that are no character.
+    # The library's stream stops at bytes that do not make a character.
     stopped = base[2] == ours[2] and any("\ufffd" in text for text in ours[:2])
     if what == "streamed" and stopped and all(own.startswith(text) for text, own in zip(base[:2], ours[:2], strict=True)):
         return "a character that was cut off"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a forge that lies: numbers that are none, dates out of bounds, values that no field has."""
+"""Answers of a forge that lies: text in place of numbers, dates out of bounds, impossible values."""
 
 import json
 import threading
@@ -89,7 +89,7 @@ def test_dates_out_of_all_bounds(liar: Liar, date: Any) -> None:
 @pytest.mark.parametrize("field", sorted(PULL))
 @pytest.mark.parametrize("value", [7, -1, 1.5, True, [], {}, "", "\x1b[2J\x9b", [[]], "x" * 100, {"login": 7}, 10**4000])
 def test_fields_of_wrong_types(liar: Liar, field: str, value: Any) -> None:
-    """Whatever comes: a pull request of printable words, or an error of one line."""
+    """Any answer gives a pull request of printable words, or an error of one line."""
     liar.body = json.dumps(PULL | {field: value}).encode() if value != 10**4000 else b'{"number": ' + b"9" * 4000 + b"}"
     try:
         pull = GitHub("github.com").pull(UP, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cause is told, and what follows from it below; time, process and how specific a rule is decide which."""
+"""The doctor names one cause and its consequences; time, process and how specific a rule is decide which."""
 
 from stack.doctor import logs
 from stack.doctor.finding import Finding, Severity

@@ -30,7 +30,7 @@ class OlderSetting:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What replaces a setting: when it went, the advice, and the arguments of `vllm serve` that do the same, best first."""
+    """The replacement of a setting: when it went, the advice, and arguments of `vllm serve` that do the same, best first."""
 
     when: str
     advice: str

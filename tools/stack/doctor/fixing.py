@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a script corrected beside it, with the reason for each line."""
+"""Write a corrected copy of a script, with the reason for each line."""
 
 import json
 import re

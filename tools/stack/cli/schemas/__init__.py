@@ -12,7 +12,7 @@ from stack.base.did_you_mean import unknown_name
 _FOLDER = Path(__file__).parent
 _FILES = _FOLDER / "files"
 _COMMON = "common"
-"""The file with the values that several documents share; it is no document."""
+"""The file with the values that several documents share."""
 
 
 def names() -> tuple[str, ...]:

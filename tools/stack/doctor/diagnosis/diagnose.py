@@ -17,12 +17,12 @@ _LASTING = 3600.0
 _SAME = 3
 """Lines within which two patterns are about the same message."""
 _ASKED = "[shutdown] API server: shutdown triggered", "[shutdown] EngineCore: trigger received signal"
-"""What a server says that is asked to end."""
+"""Lines of a server that was asked to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong in a log.
+    """The causes of a log's errors.
 
     Attributes:
         root: the cause; None if nothing failed, or no rule knows why.
@@ -86,7 +86,7 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
 
 
 def _ending(lines: Sequence[Line]) -> float:
-    """Return the line from which a server that was asked to end ends: what it then says of its engine is no failure."""
+    """Return the line from which a server that was asked to end ends: its later errors about the engine do not count."""
     for line in lines:
         if "[shutdown]" in line.text and "unexpectedly" in line.text:
             break
