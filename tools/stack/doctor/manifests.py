@@ -2,7 +2,7 @@
 """Parse YAML files that start servers: compose, recipes of the Spark community, Kubernetes and Helm values, llama-swap."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import yaml
 
@@ -11,6 +11,8 @@ from stack.doctor import nodes, shell
 from stack.doctor.commands import Collector, Container, Flag, Serve, Setting, served, shell_commands, variable
 from stack.doctor.shell import Word
 
+_MOST_FILLED = 1 << 20
+_MOST_SERVICES = 200
 _PLACEHOLDER = re.compile(r"\{(\w{1,60})\}")
 _MACRO = re.compile(r"\$\{(\w{1,60})\}")
 _SHM = "/dev/shm"  # noqa: S108 - it is what is looked for
@@ -69,7 +71,11 @@ def _document(found: Collector, top: yaml.Node | None) -> None:
     elif nodes.value(top, "services") is None and _is_helm(top):
         _helm(found, top)
     else:
-        for _, service in nodes.items(nodes.value(top, "services") or top):
+        services = [service for _, service in nodes.items(nodes.value(top, "services") or top)]
+        if len(services) > _MOST_SERVICES:
+            # Each may be an alias of a long one.
+            raise StackError(f"the file has {len(services)} services", f"name a file with at most {_MOST_SERVICES}")
+        for service in services:
             _service(found, service)
 
 
@@ -114,7 +120,27 @@ def _filled(text: str, defaults: Mapping[str, str]) -> str:
         return defaults.get(match[1], f"${match[1]}")
 
     held = text.replace("{{", "\0").replace("}}", "\1")
-    return _PLACEHOLDER.sub(filled, held).replace("\0", "{").replace("\1", "}")
+    return _substituted(_PLACEHOLDER, held, filled).replace("\0", "{").replace("\1", "}")
+
+
+def _substituted(pattern: re.Pattern[str], text: str, value: Callable[[re.Match[str]], str]) -> str:
+    """Put values in the place of matches.
+
+    Raises:
+        StackError: the values are longer than any command: a small file can name a long value thousands of times.
+
+    """
+    room = _MOST_FILLED
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal room
+        given = value(match)
+        room -= len(given)
+        if room < 0:
+            raise StackError(f"a command has more than {_MOST_FILLED} characters of values", "shorten the values that it names")
+        return given
+
+    return pattern.sub(put, text)
 
 
 def _from_defaults(top: yaml.Node | None, defaults: Mapping[str, str], container: Container) -> Serve:
@@ -306,5 +332,5 @@ def _llama_swap(found: Collector, top: yaml.Node | None) -> None:
         content = nodes.written(command) if command.style in ("|", ">") else nodes.text(command)
         # Lines of a block are one command, as llama-swap joins them.
         joined = re.sub(r"(?<!\\)\n(?=[ \t]*\S)", " \\\n", content.rstrip("\n"))
-        filled = _MACRO.sub(lambda match, own=own: own.get(match[1], match[0]), joined)  # type: ignore[misc]
+        filled = _substituted(_MACRO, joined, lambda match, own=own: own.get(match[1], match[0]))  # type: ignore[misc]
         shell_commands(found, shell.commands(filled, nodes.line(command)), None)
