@@ -46,6 +46,7 @@ def test_fits(text: str, line: str, fits: bool) -> None:
         ("bell \x07 rings", "cannot be printed"),
         ("*".join("word" for _ in range(25)), "more than 24 parts"),
         ("{a|b|c|d|e|f|g|h|i}{a|b|c|d|e|f|g|h|i} of it", "more than 64 texts"),
+        ("{a|b|c|d|e|f|g|h|i}<n> of it", "more than 8 texts beside a number"),
     ],
 )
 def test_what_is_refused(text: str, problem: str) -> None:

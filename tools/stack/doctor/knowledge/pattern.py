@@ -16,6 +16,8 @@ _LEAST = 4
 """Least characters of literal text: a shorter pattern fits almost every line."""
 _PIECES, _WAYS = 24, 64
 """Most parts of a pattern, and most texts that the choices between two gaps stand for."""
+_NUMBERED_WAYS = 8
+"""Most texts beside a number: at each place of each of them digits are read."""
 _DIGITS = 20
 """Most digits of a number; it keeps a search linear where a line has nothing but digits."""
 _TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<gap>\*+)|(?P<number><n>)|\{(?P<choice>[^{}]*\|[^{}]*)\}|(?P<plain>.)", re.DOTALL)
@@ -134,6 +136,8 @@ def _chunk(parts: Sequence[tuple[str, ...]]) -> _Chunk:
     if numbers and (not parts[0] or any(not one and not other for one, other in itertools.pairwise(parts))):
         raise ValueError("has <n> without text before it")
     joined = [_joined(group) for group in groups]
+    if numbers and max(map(len, joined)) > _NUMBERED_WAYS:
+        raise ValueError(f"stands for more than {_NUMBERED_WAYS} texts beside a number")
     if numbers and not parts[-1]:
         joined.append(("",))
     return _Chunk(joined[0], tuple(joined[1:]))
