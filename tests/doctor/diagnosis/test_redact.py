@@ -24,18 +24,51 @@ from ..cases import info, said
         ("spark-ab12:77:77 [0] NCCL WARN", "<host>:77:77 [0] NCCL WARN"),
         ("model /home/maria/models/gpt-oss", "model <path>/gpt-oss"),
         ("/home/maria/v/lib/python3.12/site-packages/vllm/a.py", ".../vllm/a.py"),
+        ("Authorization: Basic YWxpY2U6aHVudGVyMg==", "Authorization: <secret>"),
+        ("Cookie: a=1; session=abcdefghijkl", "Cookie: <secret>"),
+        ("curl -u maria:hunter2 x", "curl -u <secret> x"),
+        ("GET https://maria:hunter2@intern.example.org/p?sig=abcdefghijkl&a=b", "GET <url>"),
+        ("AWS_SECRET_ACCESS_KEY wJalrXUtnFEMI1K7MDENGabcdefghijkl", "AWS_SECRET_ACCESS_KEY <secret>"),
+        ("with npm_abcdefghijkl and ya29.abcdefghijkl", "with <secret> and <secret>"),
+        ("-----BEGIN RSA PRIVATE KEY----- MIIabcdefghijkl", "<secret>"),
+        (f"{'abcdefghijkl' * 5}abcd", "<secret>"),
+        ("connecting to db-prod.internal.example.org:5432", "connecting to <host>:5432"),
+        ("cannot reach spark-ab12.lan", "cannot reach <host>"),
+        ("listens on fe80::1ff:fe23:4567:890a", "listens on <address>"),
+        (r"open C:\Users\maria\x", "open <path>"),
+        ("read ~maria/models/x", "read <path>/x"),
         ("GPU-12345678-1234-1234-1234-123456789abc", "<gpu>"),
     ],
 )
 def test_what_is_private_is_replaced(text: str, left: str) -> None:
     made = redacted(text)
     assert left in made
-    for private in ("hf_", "sk-", "abcdefghijkl", "10.0.7.12", "example.org", "spark-ab12", "maria", "123456789abc"):
+    for private in (
+        "hf_",
+        "sk-",
+        "abcdefghijkl",
+        "10.0.7.12",
+        "example.org",
+        "spark-ab12",
+        "maria",
+        "123456789abc",
+        "hunter2",
+        "YWxpY2U6",
+    ):
         assert private not in made
 
 
 @pytest.mark.parametrize(
-    "text", ["host 0.0.0.0:8000", "max_tokens: 4096", "12 tokens per second at 10:01:02", "vllm/v1/engine/core.py:12"]
+    "text",
+    [
+        "host 0.0.0.0:8000",
+        "max_tokens: 4096",
+        "12 tokens per second at 10:01:02",
+        "vllm/v1/engine/core.py:12",
+        "c10::Error in at::native::add",
+        "max_model_len: 131072, token_ids 12",
+        "secret values are kept out of the log file",
+    ],
 )
 def test_what_is_not_private_stays(text: str) -> None:
     assert redacted(text) == text
