@@ -12,6 +12,7 @@ from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import brought_tests, proof_module, series_proofs
+from stack.proof.pytest_run import Servers
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import PatchProof, ProofRequest, ProofState
 from stack.store import git
@@ -167,3 +168,22 @@ def test_of_a_landed_patch_the_modules_own_tests_go_on(root: Path) -> None:
     (root / "stacks/sums/up/halve-it.patch").unlink()
     (merged,) = proof_module.load(root / "proofs/test_up_proof.py", load(root)).merged
     assert merged.tests == ("test_half",)
+
+
+def test_a_test_is_known_by_its_whole_file_and_all_its_classes(tmp_path: Path) -> None:
+    files = ("tests/test_up.py", "sub/tests/test_up.py", "tests/test_case.py")
+    texts = {
+        files[0]: "def test_it():\n    pass\n",
+        files[
+            1
+        ]: "class TestA:\n    class TestB:\n        def test_it(self):\n            pass\n\ndef test_it():\n    assert False\n",
+        files[2]: "import unittest\n\nclass UpCase(unittest.TestCase):\n    def test_it(self):\n        pass\n",
+        **dict.fromkeys(("tests/__init__.py", "sub/__init__.py", "sub/tests/__init__.py"), ""),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with Servers() as servers:
+        run = servers.run(PYTHON, tmp_path, tmp_path, [str(tmp_path / file) for file in files], rootdir=tmp_path, files=files)
+    assert run.passed == (f"{files[0]}::test_it", f"{files[1]}::TestA::TestB::test_it", f"{files[2]}::UpCase::test_it")
+    assert run.failed == (f"{files[1]}::test_it",)

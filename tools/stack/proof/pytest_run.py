@@ -310,13 +310,15 @@ def _reported(report: Path) -> list[ET.Element]:
 
 
 def _name(case: ET.Element, files: Sequence[str]) -> str:
-    """Return a test's name without parameters, with its class in front if it has one, and its file if that is among `files`."""
-    module, _, place = case.get("classname", "").rpartition(".")
-    name = case.get("name", "").partition("[")[0]
-    named = f"{place}::{name}" if place.startswith("Test") else name
-    within = f"{module}." if place.startswith("Test") else f"{module}.{place}."
-    file = next((file for file in files if f".{within}".endswith(f".{file.removesuffix('.py').replace('/', '.')}.")), None)
-    return named if file is None else f"{file}::{named}"
+    """Return a test's name without parameters, with its classes in front if it has some, and its file if that is among `files`."""
+    whole, name = f".{case.get('classname', '')}.", case.get("name", "").partition("[")[0]
+    # The longest first: the module of a file in a folder ends like that of a file outside of it.
+    for file in sorted(files, key=len, reverse=True):
+        module = f".{file.removesuffix('.py').replace('/', '.')}."
+        if module in whole:
+            return "::".join([file, *filter(None, whole.rpartition(module)[2].split(".")), name])
+    place = case.get("classname", "").rpartition(".")[2]
+    return f"{place}::{name}" if place.startswith("Test") else name
 
 
 def _outcome(case: ET.Element, folder: Path) -> str:
