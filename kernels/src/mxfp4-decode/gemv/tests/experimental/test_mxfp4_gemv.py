@@ -17,12 +17,7 @@ limitations under the License.
 import pytest
 import torch
 
-from flashinfer import utils
-from flashinfer.gemm import (
-    mxfp4_gemv,
-    mxfp4_weight_dequantize,
-    mxfp4_weight_quantize,
-)
+from flashinfer import gemm, utils
 from flashinfer.utils import get_compute_capability
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=torch.float64)
@@ -71,7 +66,7 @@ def reference(numbers, even):
 @pytest.mark.parametrize("rounding", ["even", "floor"])
 def test_quantizer_is_exact(rounding):
     numbers = every_number()
-    made = mxfp4_weight_quantize(numbers.cuda(), scale_rounding=rounding)
+    made = gemm.mxfp4_weight_quantize(numbers.cuda(), scale_rounding=rounding)
     codes, scales = (each.cpu() for each in made)
     right_codes, right_scales = reference(numbers, rounding == "even")
     assert torch.equal(scales.flatten(), right_scales)
@@ -82,9 +77,9 @@ def test_quantizer_is_exact(rounding):
 def test_a_nan_spoils_its_block_only():
     numbers = torch.ones(2, 64, dtype=torch.bfloat16)
     numbers[1, 40] = torch.nan
-    codes, scales = mxfp4_weight_quantize(numbers.cuda())
+    codes, scales = gemm.mxfp4_weight_quantize(numbers.cuda())
     assert scales.tolist() == [[125, 125], [125, 255]]
-    values = mxfp4_weight_dequantize(codes, scales).cpu()
+    values = gemm.mxfp4_weight_dequantize(codes, scales).cpu()
     assert values[0].tolist() == [1.0] * 64
     assert values[1, :32].tolist() == [1.0] * 32
     assert values[1, 32:].isnan().all()
@@ -97,7 +92,7 @@ def test_dequantizer_is_exact():
     table = torch.cat([E2M1, -E2M1])
     values = table[torch.stack([codes & 15, codes >> 4], dim=-1).long()].flatten(-2)
     values = values * torch.exp2(scales.double() - 127).repeat_interleave(32, dim=1)
-    got = mxfp4_weight_dequantize(codes.cuda(), scales.cuda()).cpu()
+    got = gemm.mxfp4_weight_dequantize(codes.cuda(), scales.cuda()).cpu()
     assert torch.equal(got, values.bfloat16())
 
 
@@ -111,18 +106,20 @@ def test_dequantizer_is_exact():
 def test_mxfp4_gemv(tokens, rows, columns, with_bias):
     torch.manual_seed(rows)
     x = torch.randn(tokens, columns, dtype=torch.bfloat16, device="cuda")
-    codes, scales = mxfp4_weight_quantize(
+    codes, scales = gemm.mxfp4_weight_quantize(
         torch.randn(rows, columns, dtype=torch.bfloat16, device="cuda")
     )
     bias = torch.randn(rows, dtype=torch.bfloat16, device="cuda") if with_bias else None
-    weight = mxfp4_weight_dequantize(codes, scales)
+    weight = gemm.mxfp4_weight_dequantize(codes, scales)
     right = x.double() @ weight.double().T + (0 if bias is None else bias.double())
-    out = mxfp4_gemv(x, codes, scales, bias)
+    out = gemm.mxfp4_gemv(x, codes, scales, bias)
     # The output is rounded to BF16, by at most 2^-9 of it; what is not is float32's, or of one token and many
     # rows fixed point's.
     slack = 3e-5 * (x.double().norm(dim=1)[:, None] * weight.double().norm(dim=1))
     assert ((out.double() - right).abs() <= right.abs() * 2**-8 + slack).all()
-    assert all(torch.equal(out, mxfp4_gemv(x, codes, scales, bias)) for _ in range(5))
+    assert all(
+        torch.equal(out, gemm.mxfp4_gemv(x, codes, scales, bias)) for _ in range(5)
+    )
 
 
 # What follows needs no GPU: the checks of the arguments, as on SM121.
@@ -137,28 +134,29 @@ def test_only_few_tokens_are_taken(sm121):
     codes, scales = torch.zeros(32, 32), torch.zeros(32, 2)
     for tokens in (0, 17):
         with pytest.raises(ValueError, match=f"1 to 16 tokens, not {tokens}"):
-            mxfp4_gemv(torch.zeros(tokens, 64), codes, scales)
+            gemm.mxfp4_gemv(torch.zeros(tokens, 64), codes, scales)
 
 
 def test_only_whole_blocks_are_quantized(sm121):
     with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
-        mxfp4_weight_quantize(torch.zeros(1, 40))
+        gemm.mxfp4_weight_quantize(torch.zeros(1, 40))
 
 
 def test_other_roundings_are_refused(sm121):
     with pytest.raises(ValueError, match="even or floor, not up"):
-        mxfp4_weight_quantize(torch.zeros(1, 32), scale_rounding="up")
+        gemm.mxfp4_weight_quantize(torch.zeros(1, 32), scale_rounding="up")
 
 
 def test_older_devices_are_refused(monkeypatch):
     monkeypatch.setattr(utils, "get_compute_capability", lambda device: (7, 5))
     with pytest.raises(utils.BackendSupportedError, match="75"):
-        mxfp4_gemv(torch.zeros(1, 64), torch.zeros(32, 32), torch.zeros(32, 2))
+        gemm.mxfp4_gemv(torch.zeros(1, 64), torch.zeros(32, 32), torch.zeros(32, 2))
 
 
 @pytest.mark.parametrize(
-    "api", [mxfp4_gemv, mxfp4_weight_quantize, mxfp4_weight_dequantize]
+    "name", ["mxfp4_gemv", "mxfp4_weight_quantize", "mxfp4_weight_dequantize"]
 )
-def test_the_api_is_marked(api):
+def test_the_api_is_marked(name):
+    api = getattr(gemm, name)
     assert api.is_experimental
     assert api.is_compute_capability_supported(121)

@@ -17,8 +17,7 @@ limitations under the License.
 import pytest
 import torch
 
-from flashinfer import utils
-from flashinfer.fused_moe import mxfp4_moe_decode
+from flashinfer import fused_moe, utils
 from flashinfer.utils import get_compute_capability
 
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
@@ -84,7 +83,7 @@ class Layer:
         return out
 
     def run(self, x, ids, weights, biases=True, limit=LIMIT, **more):
-        return mxfp4_moe_decode(
+        return fused_moe.mxfp4_moe_decode(
             x.cuda(),
             self.w13,
             self.w13_scale,
@@ -208,7 +207,7 @@ def sm121(monkeypatch):
 
 def call(tokens, **given):
     weights = [torch.empty(0)] * 4
-    return mxfp4_moe_decode(torch.empty(tokens, 32), *weights, **given)
+    return fused_moe.mxfp4_moe_decode(torch.empty(tokens, 32), *weights, **given)
 
 
 def test_only_one_token_is_taken(sm121):
@@ -233,5 +232,5 @@ def test_older_devices_are_refused(monkeypatch):
 
 
 def test_the_api_is_marked():
-    assert mxfp4_moe_decode.is_experimental
-    assert mxfp4_moe_decode.is_compute_capability_supported(121)
+    assert fused_moe.mxfp4_moe_decode.is_experimental
+    assert fused_moe.mxfp4_moe_decode.is_compute_capability_supported(121)
