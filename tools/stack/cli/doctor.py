@@ -12,13 +12,13 @@ import click
 from stack.base.errors import StackError
 from stack.carry.drift import check_settings, check_values
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, interpreter, json_option, one_line, print_json
+from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.doctor_rules import rules as rules_command
 from stack.cli.rendering import terminal
 from stack.cli.seconds import Seconds
-from stack.cli.sentences import fact
+from stack.cli.sentences import fact, say
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
@@ -27,6 +27,9 @@ from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
+from stack.doctor.server.context import LONG, SHORT
+from stack.doctor.server.interview import Asked
+from stack.doctor.server.purse import MOST
 from stack.model.stack import Stack
 from stack.projects import Unknown
 from stack.proof.compiling import jobs
@@ -35,6 +38,8 @@ from stack.validation import endpoint, machine
 
 _COLOURS = {"wrong": "red", "worth knowing": "yellow", "fine": "green", "could not tell": "magenta"}
 _SIGNS = {"wrong": "✗", "worth knowing": "!", "fine": "✓", "could not tell": "?"}
+_CONTEXTS = {"none": 0, "8k": SHORT, "64k": LONG}
+"""Tokens of the longest request by the words of `--context`."""
 _SPEED_AT = 128
 """Approximate context length at which speed is measured: a limit holds for one context length."""
 
@@ -82,6 +87,14 @@ _SPEED_AT = 128
 @click.option(
     "--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all of the server's answers together."
 )
+@click.option(
+    "--context",
+    "longest_prompt",
+    type=click.Choice([*_CONTEXTS]),
+    default="64k",
+    show_default=True,
+    help="The longest prompts that --url sends, in tokens. Those of 64k are left out if time does not allow them.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show checks without problems, too.")
 @json_option
 @click.pass_context
@@ -99,6 +112,7 @@ def command(
     model: str | None,
     name: str | None,
     timeout: float,
+    longest_prompt: str,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -117,6 +131,7 @@ def command(
     options: Options = context.obj
     recipe = recipes.load(name) if name is not None else None
     findings: list[Finding] = []
+    asked: list[Asked] = []
     blocks: list[str] = []
     written: dict[str, str] = {}
     if machine or not (scripts or logs or url or dmesg or fact_files):
@@ -130,15 +145,20 @@ def command(
     if fact_files:
         findings += _facts(options, fact_files, recipe)
     if url is not None:
-        findings += _server(url, model, recipe, timeout)
+        asked = _server(url, model, recipe, timeout, longest_prompt)
+        findings += [finding for question in asked for finding in question.findings]
     if as_json:
-        print_json({**_json(findings), "report": "\n\n".join(blocks) or None, "fixed": written})
+        print_json(
+            {**_json(findings), "questions": _questions_json(asked), "report": "\n\n".join(blocks) or None, "fixed": written}
+        )
     else:
         _print(findings, verbose)
         for source, target in written.items():
             click.echo(f"{one_line(source)}: corrected in {one_line(target)}")
         for block in blocks if report else ():
             click.echo(f"\n```\n{block}\n```")
+        if asked:
+            say(f"The server generated {sum(each.tokens for each in asked)} tokens for this, of at most {MOST}.")
     context.exit(1 if any(finding.severity == "wrong" for finding in findings) else 0)
 
 
@@ -266,10 +286,12 @@ def _logs(
     return found
 
 
-def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) -> Iterator[Finding]:
+def _server(url: str, model: str | None, recipe: Recipe | None, longest: float, prompts: str) -> list[Asked]:
 
     base = endpoint.at(url).url.removesuffix("/v1")
-    return running.look(base, model, recipe, _limit(recipe), key=os.environ.get("VLLM_API_KEY"), longest=longest)
+    key, limit = os.environ.get("VLLM_API_KEY"), _limit(recipe)
+    with progress(lines=True) as tell:
+        return [*running.interview(base, model, recipe, limit, key=key, longest=longest, context=_CONTEXTS[prompts], tell=tell)]
 
 
 def _limit(recipe: Recipe | None) -> float | None:
@@ -352,3 +374,18 @@ def _json(findings: Sequence[Finding]) -> dict[str, object]:
             for finding in findings
         ],
     }
+
+
+def _questions_json(asked: Sequence[Asked]) -> list[dict[str, object]]:
+    """Return what a server was asked as JSON."""
+
+    return [
+        {
+            "question": each.question.name,
+            "about": each.question.about,
+            "outcome": each.outcome,
+            "generated_tokens": each.tokens,
+            "seconds": round(each.seconds, 3),
+        }
+        for each in asked
+    ]
