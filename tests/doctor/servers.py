@@ -281,6 +281,7 @@ LOUD: Mapping[str, list[Case]] = {
     ],
     "logprobs": [
         Case(scoring(math.nan), WRONG, "is nan, which stands for NaN", "--linear-backend"),
+        Case(scoring(math.inf), WRONG, "is inf, which stands for NaN", "--linear-backend"),
         Case(scoring(None), WRONG, "is null, which stands for NaN", "--linear-backend"),
         Case(scoring(-9999.0), WRONG, "is -9999.0, which stands for NaN", "--linear-backend"),
         Case(scoring("x\x1b[2J"), WRONG, "is x�[2J"),
@@ -383,6 +384,7 @@ LOUD: Mapping[str, list[Case]] = {
         Case(calling(arguments={"city": "Paris"}), WRONG, "are dict, not a text with JSON"),
         Case(calling(arguments="{}"), WRONG, "do not have the text `city`"),
         Case(ends('<tool_call>{"name": "get_weather"}</tool_call>'), WRONG, "is in `content`, as text", "--tool-call-parser"),
+        Case(ends("!!!!!!!!"), WRONG, "nothing but `!`", "--linear-backend"),
         Case(ends("It is sunny in Paris."), WRONG, "a forced call of a tool does not come", "--tool-call-parser"),
         Case(ends(None, ended="length"), UNKNOWN, "the answer was cut off"),
         Case(
@@ -458,7 +460,8 @@ LOUD: Mapping[str, list[Case]] = {
     ],
     "repetition": [
         Case(Manner(chat=endless), WRONG, "repeats itself without end: ", "--script"),
-        Case(ends("Paris " + "!" * 100), WRONG, "repeats itself without end: ", "--script"),
+        Case(ends("Paris " + "the " * 100), WRONG, "repeats itself without end, one token", "--script"),
+        Case(ends("Paris " + "!" * 100), WRONG, "turns into `!` without end", "--linear-backend"),
         Case(ends("The sky is blue.<|end|><|start|>assistant"), WRONG, "control tokens in it"),
         Case(streaming(delta(content=PROSE), done=False), WRONG, "breaks off without [DONE]"),
     ],

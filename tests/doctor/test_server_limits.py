@@ -71,6 +71,15 @@ def test_a_count_that_is_too_small_is_not_believed() -> None:
     assert (purse.allowed(512, 1000), purse.allowed(512, 2000)) == (88, 0)
 
 
+def test_an_answer_that_cannot_be_read_is_counted_in_full() -> None:
+    """The server may have generated all of it; an error has no tokens."""
+    for raw, status, spent in ((b"{}", 200, 512), (b"{}", 500, 0)):
+        found = interview(
+            Manner(change=lambda path, _, good, raw=raw, status=status: Reply(raw, status) if path == servers.CHAT else good)
+        )
+        assert [one.tokens for one in found if one.question.name == "content"] == [spent]
+
+
 def test_questions_without_tokens_are_not_asked() -> None:
     """A server that generates far more than it was asked for uses the tokens of the other questions up."""
 

@@ -315,7 +315,7 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             key=lambda finding: (order.index(finding.severity), finding.check == "version", finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
-        for finding in shown:
+        for finding in _merged(shown):
             sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
             fact(
@@ -338,6 +338,15 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
     click.echo(
         ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
     )
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Join equal findings of several checks into one with all of their names."""
+    names: dict[Found, list[str]] = {}
+    for finding in findings:
+        names.setdefault(finding.found, []).append(finding.check)
+    where = findings[0].where if findings else ""
+    return [Finding(", ".join(dict.fromkeys(checks)), where, found) for found, checks in names.items()]
 
 
 def _behind(found: Found) -> str:

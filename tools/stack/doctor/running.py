@@ -127,7 +127,7 @@ def _silence(question: Question, asked: Asked, subject: Interview) -> str:
     """Return why no further question makes sense; empty if one does."""
     bad = asked.outcome in (Severity.WRONG, Severity.UNKNOWN)
     if question.name in _FIRST and bad:
-        return "the server does not answer" if question.name == "health" or not subject.model else "the model is not there"
+        return "the server does not answer" if question.name == "health" else "no model is known that could be asked"
     if subject.dead:
         return "the server does not answer any more"
     return ""

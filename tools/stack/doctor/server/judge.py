@@ -12,6 +12,7 @@ from stack.doctor.server.shown import seen_in, shown
 _CONTROL = re.compile(r"<\|(?:start|end|channel|message|return|call|constrain|im_start|im_end|eot_id|endoftext|tool_call)\|>")
 _THINK = re.compile(r"</?(?:[a-z]{1,8}:)?think(?:ing)?>|\[/?THINK\]|◁/?think▷", re.IGNORECASE)
 _CHANNELS = re.compile(r"assistant(?:final|analysis|commentary)|^\s{0,9}(?:analysis|commentary)(?=[A-Z])")
+REPEATS = "an answer repeats itself"
 _READ = 20_000
 """Characters of a text that are judged."""
 _FEW, _MANY = 4, 20
@@ -84,9 +85,9 @@ def repeated(text: str) -> Found | None:
             what = f"an answer turns into `!` without end, the token 0 that comes out of NaN: {shown(stripped)}"
         return seen_in(wrong(what, NAN_FIX), "vllm-project/vllm#22881", "vllm-project/vllm#13035")
     if unit := _one_token(stripped):
-        return wrong(f"an answer repeats itself, one token without end ({shown(unit, 20)}): {shown(stripped)}", _LOOP_FIX)
+        return wrong(f"{REPEATS}, one token without end ({shown(unit, 20)}): {shown(stripped)}", _LOOP_FIX)
     if (phrase := loop(text)) is not None:
-        return wrong(f"an answer repeats itself: {shown(phrase)}", _LOOP_FIX)
+        return wrong(f"{REPEATS}: {shown(phrase)}", _LOOP_FIX)
     return None
 
 

@@ -28,13 +28,14 @@ def repetition(interview: Interview) -> Iterator[Found]:
     yield from fault(answer)
     interview.long = answer
     for name, text in (("content", answer.content), ("reasoning", answer.reasoning)):
-        if found := judge.repeated(text):
+        found = judge.repeated(text)
+        if found is not None and found.what.startswith(judge.REPEATS):
             yield wrong(
-                f"a longer answer's {name} repeats itself without end: {shown(found.what.removeprefix('an answer repeats itself: '))}",
+                f"a longer answer's {name} repeats itself without end{shown(found.what.removeprefix(judge.REPEATS))}",
                 "a wrong kernel corrupts tokens: see the selected backends in the log, and take variables out that nothing reads "
                 "(stack doctor --script, --log)",
             )
-        elif found := judge.leaked(text, thinks=name == "reasoning"):
+        elif found := found or judge.leaked(text, thinks=name == "reasoning"):
             yield found
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stack.doctor.finding import Found, note, unknown, wrong
+from stack.doctor.server import judge
 from stack.doctor.server.answers import Answer, Call
 from stack.doctor.server.chat import fault
 from stack.doctor.server.client import NoAnswer
@@ -63,7 +64,7 @@ def _refused(failed: NoAnswer) -> Found:
 
 def _judged(answer: Answer) -> Iterator[Found]:
     if not answer.calls:
-        yield _none(answer)
+        yield next(judge.garbled(answer.content, answer.reasoning), None) or _none(answer)
         return
     call = answer.calls[0]
     if call.names > 1:
