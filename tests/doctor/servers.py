@@ -279,29 +279,6 @@ LOUD: Mapping[str, list[Case]] = {
             "--url",
         ),
     ],
-    "logprobs": [
-        Case(scoring(math.nan), WRONG, "is nan, which stands for NaN", "--linear-backend"),
-        Case(scoring(math.inf), WRONG, "is inf, which stands for NaN", "--linear-backend"),
-        Case(scoring(None), WRONG, "is null, which stands for NaN", "--linear-backend"),
-        Case(scoring(-9999.0), WRONG, "is -9999.0, which stands for NaN", "--linear-backend"),
-        Case(scoring("x\x1b[2J"), WRONG, "is x�[2J"),
-        Case(
-            on(
-                CHAT,
-                lambda body: error(500, "Out of range") if body.get("logprobs") else as_json(answered(body)),
-                streams=False,
-            ),
-            WRONG,
-            "while it answers without them",
-            "--dtype bfloat16",
-        ),
-        Case(
-            on(CHAT, lambda body: error(400, "no") if body.get("logprobs") else as_json(answered(body)), streams=False),
-            NOTE,
-            "it refuses to send log-probabilities",
-        ),
-        Case(ends("Paris"), NOTE, "it sends no log-probabilities"),
-    ],
     "stream": [
         Case(
             streaming(delta(content="Par"), event({"error": {"message": "engine died\x07"}})),
@@ -370,6 +347,12 @@ LOUD: Mapping[str, list[Case]] = {
         Case(Manner(chat=deaf), WRONG, "adds 0 tokens to the prompt: it does not arrive"),
         Case(Manner(chat=garbage), WRONG, "with a system message an answer has control tokens"),
         Case(Manner(chat=stubborn), NOTE, "arrives and changes nothing"),
+        Case(
+            on(CHAT, lambda body: error(400, "System role not supported") if system(body) else as_json(answered(body))),
+            NOTE,
+            "it refuses a system message: it answers 400 (System role not supported)",
+            "first message of the user",
+        ),
         Case(Manner(chat=lambda body: answered(body) | {"usage": None}), WRONG, "usage"),
     ],
     "tool-call": [
@@ -387,6 +370,12 @@ LOUD: Mapping[str, list[Case]] = {
         Case(ends("!!!!!!!!"), WRONG, "nothing but `!`", "--linear-backend"),
         Case(ends("It is sunny in Paris."), WRONG, "a forced call of a tool does not come", "--tool-call-parser"),
         Case(ends(None, ended="length"), UNKNOWN, "the answer was cut off"),
+        Case(
+            replace(ends("It is sunny."), models=[{"id": MODEL, "owned_by": "llamacpp"}]),
+            NOTE,
+            "does not force calls",
+            "--jinja",
+        ),
         Case(
             on(CHAT, lambda body: error(400, "no tools") if body.get("tools") else as_json(answered(body))),
             NOTE,
@@ -470,6 +459,29 @@ LOUD: Mapping[str, list[Case]] = {
         Case(Manner(pause=0), UNKNOWN, "its counts are wrong, or it speculates"),
         Case(Manner(pause=0.05, counts="usage"), WRONG, "60 are expected (the fork's container", "graphs"),
         Case(Manner(counts="none"), UNKNOWN, "too few tokens that could be counted"),
+    ],
+    "logprobs": [
+        Case(scoring(math.nan), WRONG, "is nan, which stands for NaN", "--linear-backend"),
+        Case(scoring(math.inf), WRONG, "is inf, which stands for NaN", "--linear-backend"),
+        Case(scoring(None), WRONG, "is null, which stands for NaN", "--linear-backend"),
+        Case(scoring(-9999.0), WRONG, "is -9999.0, which stands for NaN", "--linear-backend"),
+        Case(scoring("x\x1b[2J"), WRONG, "is x�[2J"),
+        Case(
+            on(
+                CHAT,
+                lambda body: error(500, "Out of range") if body.get("logprobs") else as_json(answered(body)),
+                streams=False,
+            ),
+            WRONG,
+            "while it answers without them",
+            "--dtype bfloat16",
+        ),
+        Case(
+            on(CHAT, lambda body: error(400, "no") if body.get("logprobs") else as_json(answered(body)), streams=False),
+            NOTE,
+            "it refuses to send log-probabilities",
+        ),
+        Case(ends("Paris"), NOTE, "it sends no log-probabilities"),
     ],
     "context-8k": [
         Case(at_length(2000, "123"), WRONG, "does not find a number at the beginning of a prompt of", "--attention-backend"),

@@ -127,6 +127,18 @@ def test_long_prompts_are_announced_before_they_are_sent() -> None:
     assert len(told) >= len(running.CHECKS)
 
 
+def test_long_prompts_are_asked_without_reasoning_if_the_server_takes_that() -> None:
+    for takes in (True, False):
+        seen: list[Json] = []
+
+        def change(path: str, body: Json, good: Reply, takes: bool = takes) -> Reply:
+            return good if takes or "chat_template_kwargs" not in body else error(400, "extra fields not permitted")
+
+        found = {one.question.name: one.outcome for one in interview(Manner(change=change), seen=seen)}
+        assert (found["context-8k"], found["context-64k"]) == ("fine", "fine")
+        assert sum("reasoning_effort" in body for body in seen) == (3 if takes else 1)
+
+
 def test_the_key_does_not_follow_a_redirect() -> None:
     told: list[str] = []
 

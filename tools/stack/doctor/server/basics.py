@@ -14,6 +14,8 @@ from stack.doctor.server.shown import SEE_LOG, shown
 
 _HEALTH = 10.0
 """Seconds for an answer of /health."""
+_UNFORCED = ("llamacpp", "library")
+"""Owners of the models of llama-server and Ollama, which do not force a call of a certain tool."""
 _MODELS = 1000
 """Models of a list that are read."""
 
@@ -71,6 +73,7 @@ def model(interview: Interview) -> Iterator[Found]:
 def _taken(interview: Interview, entry: dict[str, Any]) -> Found:
     """Note the length of a model, and compare it with the recipe's."""
     interview.length = _length(entry)
+    interview.forces = entry.get("owned_by") not in _UNFORCED
     expected = _repository(interview.recipe)
     if interview.recipe is not None and expected is not None and expected not in (entry["id"], str(entry.get("root"))):
         return note(f"it serves {shown(entry['id'])}, recipe {interview.recipe.name} is for {expected}")

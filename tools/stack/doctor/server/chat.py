@@ -171,7 +171,13 @@ def _compared(plain: str, stream: str) -> Iterator[Found]:
 def system_message(interview: Interview) -> Iterator[Found]:
     """Ask the same with a system message: it has to arrive in the prompt, and to change the answer."""
     plain = interview.plain
-    with_it = interview.ask(CAPITAL, ENOUGH, SYSTEM, return_token_ids=True)
+    try:
+        with_it = interview.ask(CAPITAL, ENOUGH, SYSTEM, return_token_ids=True)
+    except NoAnswer as failed:
+        if failed.status not in REFUSED or "system" not in failed.found.what.lower():
+            raise
+        yield note(f"it refuses a system message: {failed.found.what}", "put its text into the first message of the user")
+        return
     if (systems := _systems(with_it.ids)) > 1:
         yield wrong(
             f"the prompt has {systems} system messages: the client's stands beside harmony's own, and the model was never taught that",

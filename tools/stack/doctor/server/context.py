@@ -26,6 +26,8 @@ _DENSE = 1.5
 """Tokens per word, if the server does not count the tokens of prompts."""
 _SLOWER = 1.5
 """How much more a long prompt takes than its length says, since attention grows with the square."""
+_BRIEF = {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}
+"""Keeps models from reasoning for longer than the tokens last; a server that refuses it is asked without."""
 _DIGITS = re.compile(r"[\s.,_'-]")
 _TEXT = (
     "the river bends near an old stone bridge where children walk home from school every day and people sell bread fruit milk and "
@@ -88,8 +90,16 @@ def _allowed(interview: Interview, size: int) -> None:
 def _control(interview: Interview) -> Iterator[Found]:
     """Ask for a number in a short prompt: if that fails, a long one shows nothing."""
     interview.reserved += LEAST
-    answer, number = _asked(interview, _CONTROL)
-    interview.reserved -= LEAST
+    interview.brief = _BRIEF
+    try:
+        answer, number = _asked(interview, _CONTROL)
+    except NoAnswer as failed:
+        if failed.status not in REFUSED:
+            raise
+        interview.brief = {}
+        answer, number = _asked(interview, _CONTROL)
+    finally:
+        interview.reserved -= LEAST
     interview.ratio = _ratio(interview, answer, _CONTROL)
     if _names(answer, number):
         return
@@ -171,7 +181,7 @@ def _asked(interview: Interview, words: int) -> tuple[Answer, str]:
         f"The number of the red door is {number}. Remember it.\n\n{filler}\n\n"
         "What is the number of the red door, which the first sentence names? Answer with the number only."
     )
-    return interview.ask(prompt, ENOUGH), number
+    return interview.ask(prompt, ENOUGH, **interview.brief), number
 
 
 def _names(answer: Answer, number: str) -> bool:

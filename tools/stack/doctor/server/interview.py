@@ -26,7 +26,8 @@ class Interview:
     `model`: the model's name; `recipe`: the one that should run; `limit`: tokens per second that the memory allows at most; `length`:
     tokens of the longest request, None if the server does not say; `reserved`: tokens for the questions that follow; `context`: tokens of
     the longest prompt that may be sent; `plain`: the answer to CAPITAL; `long`: that to a question with a long answer; `ratio`: tokens per
-    word of a long prompt, and `prefill`: seconds that a prompt of so many tokens took; `dead`: the server died of a question.
+    word of a long prompt, and `prefill`: seconds that a prompt of so many tokens took; `dead`: the server died of a question; `forces`: it
+    can force the call of a tool; `brief`: parts of a request that keep the model from reasoning for long.
     """
 
     client: Client
@@ -43,6 +44,8 @@ class Interview:
     ratio: float | None = None
     prefill: tuple[int, float] | None = None
     dead: bool = False
+    forces: bool = True
+    brief: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, content: str, tokens: int, system: str | None = None, **more: Any) -> Answer:
         """Ask the chat API for a whole answer of at most `tokens` tokens.

@@ -40,7 +40,7 @@ def whole(interview: Interview) -> Iterator[Found]:
     except NoAnswer as failed:
         yield _refused(failed)
         return
-    yield from _judged(answer)
+    yield from _judged(interview, answer)
 
 
 def streamed(interview: Interview) -> Iterator[Found]:
@@ -50,7 +50,7 @@ def streamed(interview: Interview) -> Iterator[Found]:
     except NoAnswer as failed:
         yield _refused(failed)
         return
-    yield from (tuple(fault(answer)) or _judged(answer))
+    yield from (tuple(fault(answer)) or _judged(interview, answer))
 
 
 def _refused(failed: NoAnswer) -> Found:
@@ -62,9 +62,9 @@ def _refused(failed: NoAnswer) -> Found:
     return note(f"it refuses a call of a tool: {failed.found.what}", fix)
 
 
-def _judged(answer: Answer) -> Iterator[Found]:
+def _judged(interview: Interview, answer: Answer) -> Iterator[Found]:
     if not answer.calls:
-        yield next(judge.garbled(answer.content, answer.reasoning), None) or _none(answer)
+        yield next(judge.garbled(answer.content, answer.reasoning), None) or _none(interview, answer)
         return
     call = answer.calls[0]
     if call.names > 1:
@@ -77,14 +77,16 @@ def _judged(answer: Answer) -> Iterator[Found]:
         yield from _arguments(answer, call)
 
 
-def _none(answer: Answer) -> Found:
+def _none(interview: Interview, answer: Answer) -> Found:
     if answer.is_cut and not _AS_TEXT.search(answer.content):
         return unknown(f"whether it calls a tool: the answer was cut off at {answer.allowed} tokens")
     if _AS_TEXT.search(answer.content):
         return wrong(f"the call of a tool is in `content`, as text: {shown(answer.content)}", _PARSER)
     said = shown(answer.content or answer.reasoning) or "an empty answer"
-    what = f"a forced call of a tool does not come (finish_reason {shown(answer.ended, 20)}): {said}"
-    return wrong(what, f"{_PARSER}; llama-server and Ollama force no call of a certain tool")
+    if not interview.forces:
+        what = f"the model did not call a tool, and this server does not force calls: {said}"
+        return note(what, "start llama-server with --jinja, and use a model that was taught to call tools")
+    return wrong(f"a forced call of a tool does not come (finish_reason {shown(answer.ended, 20)}): {said}", _PARSER)
 
 
 def _arguments(answer: Answer, call: Call) -> Iterator[Found]:
