@@ -21,7 +21,7 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact, say
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
+from stack.doctor import facts, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts
 from stack.doctor.finding import Finding, Found, run
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
@@ -125,6 +125,8 @@ def command(
     """
 
     if context.invoked_subcommand is not None:
+        # A --json before `rules` is meant for the subcommand.
+        context.default_map = {"rules": {each: {"as_json": as_json} for each in rules_command.commands}}
         return
     if fix and not scripts:
         raise StackError("--fix needs a script", "name one with --script")
@@ -181,7 +183,9 @@ def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> It
     names = (
         of_capability(gathered.capability, unified=gathered.is_unified) if gathered.capability is not None else frozenset[str]()
     )
-    yield from inputs.look(load_rules(options), here.gather(), names, "this machine")
+    known = load_rules(options)
+    yield from inputs.look(known, here.gather(), names, "this machine")
+    yield from kernel_log.look(known, names)
 
 
 def _facts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:

@@ -54,9 +54,10 @@ def judged(answer: Answer) -> Iterator[Found]:
             "vllm-project/vllm#34625",
         )
     else:
+        tokens = "no" if answer.tokens is None else answer.tokens
         yield seen_in(
             wrong(
-                f"`content` is null, and {answer.tokens} tokens are counted (finish_reason {shown(answer.ended, 20)})",
+                f"`content` is null, and {tokens} tokens are counted (finish_reason {shown(answer.ended, 20)})",
                 f"most often a parser that drops all of it, or an engine that ends at once: {SEE_LOG}",
             ),
             "vllm-project/vllm#41902",

@@ -22,6 +22,8 @@ _CONTROL = 250
 """Words of the short prompt that shows whether the model understands the question at all."""
 _SPARE = 200
 """Tokens for the question and the chat template."""
+_SAFE = 0.96
+"""Share of the words that would fit: the tokens per word of one text differ a little from those of another."""
 _DENSE = 1.5
 """Tokens per word, if the server does not count the tokens of prompts."""
 _SLOWER = 1.5
@@ -116,7 +118,7 @@ def _control(interview: Interview) -> Iterator[Found]:
 
 def _needle(interview: Interview, size: int) -> Found:
     assert interview.ratio is not None
-    words = int((size - ENOUGH - _SPARE - _base(interview)) / interview.ratio)
+    words = int((size - ENOUGH - _SPARE - _base(interview)) / interview.ratio * _SAFE)
     interview.tell(f"waiting for the answer to a prompt of about {size:,} tokens")
     try:
         answer, number = _asked(interview, words)
