@@ -151,6 +151,14 @@ def at_length(most: int, content: str, *, prompt: int | None = None) -> Manner:
     return Manner(chat=chat)
 
 
+def collected(path: str, body: Json, good: Reply) -> Reply:
+    """A proxy that waits for the end of a long stream."""
+    if not body.get("stream") or "250" not in asked(body):
+        return good
+    time.sleep(1.0)
+    return replace(good, body=b"".join(events(answered(body), 200, 0, "ids")))
+
+
 def slow_prompts(body: Json) -> Json:
     """Reading takes a second for each 8,000 words."""
     time.sleep(len(asked(body).split()) / 8000)
@@ -256,6 +264,8 @@ LOUD: Mapping[str, list[Case]] = {
         Case(ends("Paris" + "!" * 60), WRONG, "turns into `!` without end", "--linear-backend"),
         Case(ends(None, reasoning="!" * 500, ended="length"), WRONG, "nothing but `!`", "--linear-backend"),
         Case(ends("0" * 200), WRONG, "one token without end (0)", "log"),
+        Case(ends("'s" * 100), WRONG, "one token without end ('s)", "log"),
+        Case(ends("Paris" * 100), WRONG, "one token without end (Paris)", "log"),
         Case(ends("Paris " + "the " * 30), WRONG, "one token without end (the)", "log"),
         Case(ends("na na " * 60), WRONG, "an answer repeats itself"),
         Case(ends("Paris is " + "a town and a place " * 12), WRONG, "an answer repeats itself"),
@@ -458,6 +468,7 @@ LOUD: Mapping[str, list[Case]] = {
         Case(Manner(pause=0.05), WRONG, "60 are expected (the fork's container", "graphs"),
         Case(Manner(pause=0), UNKNOWN, "its counts are wrong, or it speculates"),
         Case(Manner(pause=0.05, counts="usage"), WRONG, "60 are expected (the fork's container", "graphs"),
+        Case(Manner(change=collected), NOTE, "came all at once after", "proxy_buffering off"),
         Case(Manner(counts="none"), UNKNOWN, "too few tokens that could be counted"),
     ],
     "logprobs": [

@@ -139,6 +139,20 @@ def test_long_prompts_are_asked_without_reasoning_if_the_server_takes_that() -> 
         assert sum("reasoning_effort" in body for body in seen) == (3 if takes else 1)
 
 
+def test_a_number_in_the_reasoning_counts_as_found() -> None:
+    """Some parsers put all of an answer there if reasoning is switched off."""
+
+    def hidden(body: Json) -> Json:
+        made = answered(body)
+        message = made["choices"][0]["message"]
+        if "red door" in asked(body):
+            message |= {"content": None, "reasoning": f"It is {message['content']}."}
+        return made
+
+    found = {one.question.name: one.outcome for one in interview(Manner(chat=hidden))}
+    assert (found["context-8k"], found["context-64k"]) == ("fine", "fine")
+
+
 def test_the_key_does_not_follow_a_redirect() -> None:
     told: list[str] = []
 

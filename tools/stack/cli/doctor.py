@@ -332,7 +332,7 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             )
             if finding.found.fix:
                 fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
-            if finding.found.rule:
+            if finding.found.rule or finding.found.evidence:
                 fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
         if folded:
@@ -364,6 +364,8 @@ def _behind(found: Found) -> str:
         else ""
     )
     reports = f"; seen in {', '.join(found.evidence[:3])}" if found.evidence else ""
+    if not found.rule:
+        return one_line(reports.removeprefix("; "))
     return one_line(f"rule {found.rule} ({found.sure or 'a consequence'}){because}{reports}")
 
 

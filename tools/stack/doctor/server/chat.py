@@ -51,7 +51,8 @@ def judged(answer: Answer) -> Iterator[Found]:
                 f"is another model's: {shown(answer.reasoning)}",
                 "--reasoning-parser openai_gptoss for gpt-oss, none for models that do not reason",
             ),
-            "vllm-project/vllm#34625",
+            "vllm-project/vllm#17349",
+            "QwenLM/Qwen3#1297",
         )
     else:
         tokens = "no" if answer.tokens is None else answer.tokens
@@ -80,11 +81,12 @@ def _capital(answer: Answer) -> Iterator[Found]:
             f"whether it knows the capital of France: the answer was cut off at {answer.allowed} tokens: {shown(answer.content)}"
         )
         return
-    yield wrong(
+    found = wrong(
         f"asked for the capital of France, it does not name Paris: {shown(answer.content)}",
         "most often wrong kernels for this quantization, a damaged checkpoint or another model's chat template: compare with another "
         "backend (--linear-backend, --moe-backend, --attention-backend), and see stack doctor --log FILE",
     )
+    yield seen_in(found, "vllm-project/vllm#49886", "NVIDIA/dgx-spark-playbooks#76")
 
 
 def logprobs(interview: Interview) -> Iterator[Found]:

@@ -187,4 +187,5 @@ def _asked(interview: Interview, words: int) -> tuple[Answer, str]:
 
 
 def _names(answer: Answer, number: str) -> bool:
-    return number in _DIGITS.sub("", answer.content[:5000])
+    """Tell whether an answer names a number; where it stands is not the question here."""
+    return number in _DIGITS.sub("", answer.content[:5000]) or number in answer.reasoning

@@ -12,6 +12,7 @@ from stack.doctor.server.shown import seen_in, shown
 _CONTROL = re.compile(r"<\|(?:start|end|channel|message|return|call|constrain|im_start|im_end|eot_id|endoftext|tool_call)\|>")
 _THINK = re.compile(r"</?(?:[a-z]{1,8}:)?think(?:ing)?>|\[/?THINK\]|◁/?think▷", re.IGNORECASE)
 _CHANNELS = re.compile(r"assistant(?:final|analysis|commentary)|^\s{0,9}(?:analysis|commentary)(?=[A-Z])")
+_GLUED = re.compile(r"([^\W_]{1,12}?|[^\w\s]{1,3}[^\W_]{1,8}?)\1{15,}")
 REPEATS = "an answer repeats itself"
 _READ = 20_000
 """Characters of a text that are judged."""
@@ -68,7 +69,7 @@ def leaked(text: str, *, thinks: bool = False) -> Found | None:
         return None
     if _CHANNELS.search(text):
         what = f"an answer has the model's channels in it, as text: {shown(text)}"
-        return seen_in(wrong(what, _CHANNEL_FIX), "vllm-project/vllm#32587", "vllm-project/vllm#22519")
+        return seen_in(wrong(what, _CHANNEL_FIX), "vllm-project/vllm#32587", "NVIDIA/TensorRT-LLM#9256")
     if found := _THINK.search(text):
         what = f"`content` has the model's reasoning in it, with its mark {found[0]}: {shown(text)}"
         return seen_in(wrong(what, _THINK_FIX), "vllm-project/vllm#45687", "vllm-project/vllm#38212")
@@ -83,11 +84,12 @@ def repeated(text: str) -> Found | None:
         what = f"an answer is nothing but `!`, the token 0 that comes out of NaN: {shown(stripped)}"
         if stripped.strip("!"):
             what = f"an answer turns into `!` without end, the token 0 that comes out of NaN: {shown(stripped)}"
-        return seen_in(wrong(what, NAN_FIX), "vllm-project/vllm#22881", "vllm-project/vllm#13035")
+        return seen_in(wrong(what, NAN_FIX), "vllm-project/vllm#22881", "vllm-project/vllm#47367")
     if unit := _one_token(stripped):
-        return wrong(f"{REPEATS}, one token without end ({shown(unit, 20)}): {shown(stripped)}", _LOOP_FIX)
+        found = wrong(f"{REPEATS}, one token without end ({shown(unit, 20)}): {shown(stripped)}", _LOOP_FIX)
+        return seen_in(found, "vllm-project/vllm#52938", "sgl-project/sglang#24321")
     if (phrase := loop(text)) is not None:
-        return wrong(f"{REPEATS}: {shown(phrase)}", _LOOP_FIX)
+        return seen_in(wrong(f"{REPEATS}: {shown(phrase)}", _LOOP_FIX), "NVIDIA/dgx-spark-playbooks#76")
     return None
 
 
@@ -98,6 +100,8 @@ def _one_token(text: str) -> str:
     letter, length = _longest(text)
     if length >= _RUN and (letter not in _RULES or 2 * length > len(text)):
         return letter
+    if glued := _GLUED.search(text):
+        return glued[1]
     word, times = _longest(text.split())
     return word if times >= _WORDS and word.strip("|-:=*_.") else ""
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from stack.deploy.recipes import Recipe
-from stack.doctor.finding import Found, fine, unknown, wrong
+from stack.doctor.finding import Found, fine, note, unknown, wrong
 from stack.doctor.server import judge
 from stack.doctor.server.answers import Answer
 from stack.doctor.server.chat import fault
 from stack.doctor.server.interview import Interview
-from stack.doctor.server.shown import shown
+from stack.doctor.server.shown import seen_in, shown
 
 LONGER = 700
 """Tokens of a long answer."""
@@ -18,6 +18,8 @@ _QUESTION = "Explain in about 250 words why the sky is blue, in plain sentences 
 _SPOKEN = ("content", "reasoning", "reasoning_content")
 _LEAST = 8
 """Least number of tokens for a measurement of speed."""
+_MANY, _WAITED, _IMPOSSIBLE = 20, 1.0, 2000
+"""A stream of at least so many pieces was collected if it begins after so many seconds, with more pieces a second than any GPU makes."""
 _SLOW, _BEYOND = 0.75, 1.05
 """Something is wrong below this share of the expected speed, or above this share of the limit."""
 
@@ -41,6 +43,11 @@ def repetition(interview: Interview) -> Iterator[Found]:
 
 def speed(interview: Interview) -> Iterator[Found]:
     """Measure the speed of the long answer."""
+    if interview.long is not None and (seconds := _collected(interview.long)) is not None:
+        what = f"the stream came all at once after {seconds:.1f} s, so that a reader waits for all of it, and its speed is not known"
+        fix = "most often a proxy that collects it: nginx: proxy_buffering off; ask the server itself to compare"
+        yield seen_in(note(what, fix), "dstackai/dstack#4269", "mostlygeek/llama-swap#292")
+        return
     decoded = _decoded(interview.long) if interview.long is not None else None
     if decoded is None:
         yield unknown("how fast it is: the stream has too few tokens that could be counted, or comes at once")
@@ -81,6 +88,16 @@ def _decoded(answer: Answer) -> float | None:
     if tokens < _LEAST or counts[-1][0] <= counts[0][0]:
         return None
     return tokens / (counts[-1][0] - counts[0][0])
+
+
+def _collected(answer: Answer) -> float | None:
+    """Return the seconds after which a stream came all at once, as through a proxy that collects it; None if it did not."""
+    stream = answer.stream
+    assert stream is not None
+    if answer.pieces < _MANY or not stream.times:
+        return None
+    waited, lasted = stream.times[0] - stream.began, stream.times[-1] - stream.times[0]
+    return waited if waited >= _WAITED and answer.pieces > lasted * _IMPOSSIBLE else None
 
 
 def _speaks(choice: dict[str, Any]) -> bool:

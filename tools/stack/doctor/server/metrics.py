@@ -121,7 +121,7 @@ def _faults(read: Metrics) -> Iterator[Found]:
             what, "a smaller --max-model-len or --max-num-seqs, --kv-cache-dtype fp8, or a larger --gpu-memory-utilization"
         )
     if read.preempted:
-        what = f"{counted(read.preempted, 'request')} were preempted for want of KV cache since the start: each is computed again from its begin"
+        what = f"{counted(read.preempted, 'request')} were preempted for want of KV cache since the start: each is computed again from its beginning"
         yield note(what, "a smaller --max-num-seqs, --kv-cache-dtype fp8, or a larger --gpu-memory-utilization")
 
 

@@ -69,7 +69,9 @@ def _judged(interview: Interview, answer: Answer) -> Iterator[Found]:
     call = answer.calls[0]
     if call.names > 1:
         what = f"the stream sends the tool's name {call.names} times, so that clients join it to {shown(call.name, 40)}"
-        yield wrong(what, f"{_PARSER}; a newer server")
+        yield seen_in(
+            wrong(what, f"{_PARSER}; a newer server"), "NousResearch/hermes-agent#8259", "weicj/vLLM-2080Ti-Definitive#127"
+        )
     elif call.name != NAME:
         what = f"it calls {shown(call.name, 60) or 'a tool without a name'}, where {NAME} was forced"
         yield seen_in(wrong(what, f"{_PARSER}; for gpt-oss openai, and a newer server"), "vllm-project/vllm#32587")
