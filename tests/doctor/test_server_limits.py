@@ -178,6 +178,14 @@ def test_the_key_does_not_follow_a_redirect() -> None:
     assert told == []
 
 
+def test_the_key_is_not_repeated() -> None:
+    manner = servers.on(servers.CHAT, error(400, "k3y-0815 is no good key"))
+    with servers.serving(manner, key="k3y-0815") as url:
+        found = [*running.look(url, None, None, None, key="k3y-0815", longest=10)]
+    assert any("<key> is no good key" in one.found.what for one in found)
+    assert not any("k3y-0815" in one.found.what for one in found)
+
+
 def test_a_server_that_dies_of_a_question_is_not_asked_again() -> None:
     """Its other answers would be the same error."""
     dead = []

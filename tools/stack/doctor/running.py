@@ -6,6 +6,7 @@ No answer is trusted: a missing or late one, or one of another form, is a findin
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from stack.base.progress import Progress, silent
 from stack.deploy.recipes import Recipe
@@ -80,7 +81,7 @@ def interview(
         if not why and question.least and subject.purse.allowed(question.least, subject.reserved) < question.least:
             why = f"the {subject.purse.most} tokens that it may generate are used up"
         if why:
-            yield _asked(question, url, NOT_ASKED, (unknown(f"not asked: {why}"),), 0, 0.0)
+            yield _asked(question, url, key, NOT_ASKED, (unknown(f"not asked: {why}"),), 0, 0.0)
             continue
         tell(f"asking {shown(url, 60)}: {question.about}")
         asked = _ask(question, subject)
@@ -109,7 +110,7 @@ def _ask(question: Question, subject: Interview) -> Asked:
         found.append(wrong("after this question /health does not answer any more: it ended the server", SEE_LOG))
     found = found or [fine(question.fine)]
     seconds = time.monotonic() - began
-    return _asked(question, subject.client.url, outcome, tuple(found), subject.purse.spent - spent, seconds)
+    return _asked(question, subject.client.url, subject.client.key, outcome, tuple(found), subject.purse.spent - spent, seconds)
 
 
 def _died(failed: NoAnswer, subject: Interview) -> bool:
@@ -117,10 +118,17 @@ def _died(failed: NoAnswer, subject: Interview) -> bool:
     return failed.may_be_dead and time.monotonic() < subject.client.until and not alive(subject)
 
 
-def _asked(question: Question, url: str, outcome: str, found: tuple[Found, ...], tokens: int, seconds: float) -> Asked:
+def _asked(
+    question: Question, url: str, key: str | None, outcome: str, found: tuple[Found, ...], tokens: int, seconds: float
+) -> Asked:
     worst = next(severity for severity in _ORDER if any(each.severity is severity for each in found))
-    findings = tuple(Finding(question.name, url, each) for each in found)
+    findings = tuple(Finding(question.name, url, _without(key, each)) for each in found)
     return Asked(question, outcome or str(worst), findings, tokens, seconds)
+
+
+def _without(key: str | None, found: Found) -> Found:
+    """Take the API key out of a server's words: who sees a finding need not know it."""
+    return replace(found, what=found.what.replace(key, "<key>"), fix=found.fix.replace(key, "<key>")) if key else found
 
 
 def _silence(question: Question, asked: Asked, subject: Interview) -> str:

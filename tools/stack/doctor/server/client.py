@@ -21,6 +21,14 @@ _NEARLY = 0.05
 """Seconds before the end of all time that count as the end."""
 _LEAST = 0.01
 """Least timeout in seconds: zero would mean none."""
+_TEMPLATE_FIX = "serve a model that was taught to chat, or give it a template: --chat-template FILE"
+_PROXY = f"a proxy answers in place of the server, which is down or too slow for it: ask the server itself, and {SEE_LOG}"
+_FIXES = {
+    404: "it has no such route, or no such model: name one that /v1/models lists with --model",
+    413: "most often a proxy's limit (nginx: client_max_body_size)",
+    502: _PROXY,
+    504: _PROXY,
+}
 _LATE = (bounded_http.LateError, requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
 
 
@@ -95,7 +103,8 @@ class Reply:
         if self.status == 429:
             return unknown(f"{what}: it is too busy, or it limits requests ({self.message()})", "try again later")
         said = self.message()
-        return wrong(f"{what} ({said})" if said else what, SEE_LOG)
+        fix = _TEMPLATE_FIX if "chat template" in said.lower() else _FIXES.get(self.status, SEE_LOG)
+        return wrong(f"{what} ({said})" if said else what, fix)
 
 
 @dataclass(frozen=True, slots=True)
