@@ -81,7 +81,11 @@ _SPEED_AT = 128
     is_flag=True,
     help="Print a block for an issue report about each log: the cause, if a rule knows it, versions and the lines around it.",
 )
-@click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
+@click.option(
+    "--url",
+    help="A running server, such as http://127.0.0.1:8000, to ask what a user would: it generates at most 2,000 tokens. VLLM_API_KEY is "
+    "sent to it if it is set.",
+)
 @click.option("--model", help="The server's model to check. Default: the only one.")
 @click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.", shell_complete=complete_recipes)
 @click.option(

@@ -83,7 +83,7 @@ def interview(
         if why:
             yield _asked(question, url, key, NOT_ASKED, (unknown(f"not asked: {why}"),), 0, 0.0)
             continue
-        tell(f"asking {shown(url, 60)}: {question.about}")
+        tell(f"asking: {question.about}")
         asked = _ask(question, subject)
         yield asked
         silence = _silence(question, asked, subject)

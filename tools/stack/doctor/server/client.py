@@ -175,7 +175,7 @@ class Client:
             with bounded_http.asked(self.url + path, body, max(seconds, _LEAST), self.key) as answer:
                 yield answer
         except (*bounded_http.BROKEN, ValueError) as failed:
-            # requests raises ValueError for the address of a redirect that is none.
+            # requests raises ValueError for a redirect to something that is not an address.
             late = self._late(seconds) if isinstance(failed, _LATE) else None
             why = bounded_http.why(failed) if isinstance(failed, bounded_http.BROKEN) else str(failed)
             what = f"it does not answer: {shown(why)}"

@@ -144,7 +144,7 @@ def _base(interview: Interview) -> int:
 
 
 def _ratio(interview: Interview, answer: Answer, words: int) -> float:
-    """Return the tokens per word of a prompt with so many words of filler."""
+    """Return the tokens per word of a prompt with `words` words of filler."""
     if answer.prompt is None:
         return _DENSE
     return max(1.0, min(4.0, (answer.prompt - _base(interview)) / words))

@@ -19,7 +19,7 @@ _SPOKEN = ("content", "reasoning", "reasoning_content")
 _LEAST = 8
 """Least number of tokens for a measurement of speed."""
 _MANY, _WAITED, _IMPOSSIBLE = 20, 1.0, 2000
-"""A stream of at least so many pieces was collected if it begins after so many seconds, with more pieces a second than any GPU makes."""
+"""Pieces, seconds and pieces a second from which a stream was collected: they come late, and faster than any GPU makes them."""
 _SLOW, _BEYOND = 0.75, 1.05
 """Something is wrong below this share of the expected speed, or above this share of the limit."""
 
