@@ -214,6 +214,16 @@ def test_a_server_without_the_newer_routes_has_no_fault() -> None:
     assert [one.question.name for one in found if one.outcome != "fine"] == ["metrics", "responses", "responses-stream"]
 
 
+def test_rare_preemptions_are_fine() -> None:
+    finished = "vllm:request_success_total"
+    for count, outcome in ((2000, "fine"), (100, "worth knowing")):
+        manner = servers.counting("vllm:num_preemptions_total", 12)
+        metrics = "\n".join(f'{finished}{{finished_reason="{why}"}} {count / 2}' for why in ("stop", "length"))
+        (found,) = (one for one in interview(Manner(metrics=f"{manner.metrics}{metrics}\n")) if one.question.name == "metrics")
+        assert found.outcome == outcome
+        assert "12 requests were preempted" in found.findings[0].found.what
+
+
 def test_an_endless_stream_is_left_after_some_events() -> None:
     sent = []
 

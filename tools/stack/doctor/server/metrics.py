@@ -22,6 +22,9 @@ _RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:re
 _WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
 _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "llamacpp:kv_cache_usage_ratio")
 _PREEMPTED = ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total", "sglang:num_retracted_reqs")
+_FINISHED = ("vllm:request_success_total", "sglang:num_requests_total")
+_OFTEN = 0.01
+"""Share of requests from which preemptions are worth knowing."""
 _CORRUPT = "vllm:corrupted_requests_total"
 _GRAPHS = "sglang:cuda_graph_passes_total"
 
@@ -30,14 +33,15 @@ _GRAPHS = "sglang:cuda_graph_passes_total"
 class Metrics:
     """Numbers of a server about itself; None: it does not tell.
 
-    `running`, `waiting`: requests; `cache`: share of the KV cache in use, that of the fullest engine; `preempted`: requests since the
-    start; `corrupt`: requests with NaN in their logits; `graphs`: decode passes with CUDA graphs, and all; `engine`: whose names they are.
+    `running`, `waiting`: requests; `cache`: share of the KV cache in use, that of the fullest engine; `preempted`, `finished`: requests
+    since the start; `corrupt`: requests with NaN in their logits; `graphs`: decode passes with CUDA graphs, and all; `engine`: whose names they are.
     """
 
     running: int | None
     waiting: int | None
     cache: float | None
     preempted: int | None
+    finished: int | None
     corrupt: int | None
     graphs: tuple[int, int] | None
     engine: str
@@ -83,6 +87,7 @@ def parse(text: str) -> Metrics:
         _whole(sums, *_WAITING),
         next((most[name] for name in _CACHE if name in most), None),
         _whole(sums, *_PREEMPTED),
+        _whole(sums, *_FINISHED),
         _whole(sums, _CORRUPT),
         (with_graphs, int(sum(decode.values()))) if decode else None,
         engine,
@@ -120,7 +125,7 @@ def _faults(read: Metrics) -> Iterator[Found]:
         yield note(
             what, "a smaller --max-model-len or --max-num-seqs, --kv-cache-dtype fp8, or a larger --gpu-memory-utilization"
         )
-    if read.preempted:
+    if read.preempted and read.preempted >= (read.finished or 0) * _OFTEN:
         what = f"{counted(read.preempted, 'request')} were preempted for want of KV cache since the start: each is computed again from its beginning"
         yield note(what, "a smaller --max-num-seqs, --kv-cache-dtype fp8, or a larger --gpu-memory-utilization")
 
@@ -132,7 +137,7 @@ def _summary(read: Metrics) -> str:
     if read.cache is not None:
         parts.append(f"the KV cache is {min(read.cache, 1):.0%} full")
     if read.preempted is not None:
-        parts.append("no request was preempted")
+        parts.append(f"{read.preempted or 'no'} {'request was' if read.preempted <= 1 else 'requests were'} preempted")
     if read.graphs is not None and read.graphs[1]:
         parts.append(f"{read.graphs[0]} of {read.graphs[1]} decode passes used CUDA graphs")
     elif read.engine == "vllm":
