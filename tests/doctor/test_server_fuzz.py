@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stack.doctor import running
+from stack.doctor.server.interview import Question
 
 from . import servers
 from .good_server import DONE, Json, Reply, as_json, event
@@ -84,3 +85,9 @@ def test_no_answer_is_too_odd(seeds: range) -> None:
             text = finding.found.what + finding.found.fix
             assert all(letter.isprintable() for letter in text), (seed, text)
             assert len(text) < 2000, (seed, text)
+
+
+def test_a_form_that_no_question_foresees_is_a_finding() -> None:
+    question = Question("odd", "anything", "fine", lambda interview: interview.model.nothing)  # type: ignore[attr-defined]
+    (asked,) = running.interview("http://127.0.0.1:9", None, None, None, key=None, longest=5, questions=[question])
+    assert (asked.outcome, "a wrong form (AttributeError" in asked.findings[0].found.what) == ("wrong", True)
