@@ -21,7 +21,7 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
+from stack.doctor import facts, fix_files, fixing, here, inputs, logs, rules, running, script, scripts
 from stack.doctor.finding import Finding, Found, run
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
@@ -186,6 +186,9 @@ def _scripts(
 ) -> Iterator[Finding]:
     """Check scripts; with `written`, write corrected copies, and note their files there."""
 
+    files = fix_files.distinct(files)
+    if written is not None:
+        fix_files.check(files)
     read = [script.read(file) for file in files]
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
     archive = pinned.get("flashinfer")
