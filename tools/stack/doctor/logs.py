@@ -33,8 +33,6 @@ _OTHERS = (
     ("TensorRT-LLM", "[TensorRT-LLM] TensorRT"),
     ("llama.cpp", "llama_model_loader:"),
 )
-_NO_CONTAINER = frozenset({"image-missing", "image-other-architecture", "image-exec-format"})
-"""Rules about containers that end before vLLM starts."""
 _GPT_OSS = re.compile(r"gpt-?oss", re.IGNORECASE)
 
 
@@ -112,8 +110,8 @@ def of(
 ) -> LogSubject:
     """Read a log from its text; `kernel`: the kernel's log of the same machine."""
     lines = [*vllm_log.lines(text)]
-    reading = vllm_log.read(text)
-    lines += _kernel(kernel, lines)
+    reading = vllm_log.read_lines(lines, text.count("\n") + 1 if text else 0)
+    lines += _kernel(kernel, lines) if kernel else ()
     about = match.server(lines, reading, hardware)
     return LogSubject(
         reading, tuple(lines), about, diagnose([*(known() if rules is None else rules)], lines, about), recipe, pinned
@@ -132,7 +130,7 @@ def _kernel(text: str, lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _errors(subject: LogSubject) -> Iterator[Found]:
-    yield from findings.findings(subject.diagnosis, ready=subject.reading.ready)
+    yield from findings.findings(subject.diagnosis, subject.server.given, ready=subject.reading.ready)
 
 
 def look(subject: LogSubject, where: str) -> Iterator[Finding]:
@@ -202,7 +200,7 @@ def _started(subject: LogSubject) -> Iterator[Found]:
 def _foreign(subject: LogSubject) -> Iterator[Found]:
     """Say what a log is that has no start of vLLM."""
     other = next((name for line in subject.lines for name, words in _OTHERS if words in line.text), None)
-    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.id in _NO_CONTAINER:
+    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.before_start:
         yield fine("its container did not start, so there is no start of vLLM in it")
     elif other is not None:
         yield unknown(f"it is a log of {other}: only errors that are known are looked for")
@@ -316,9 +314,10 @@ def _cache(subject: LogSubject) -> Iterator[Found]:
     )
     yield fine(f"KV cache: {cache.kind or 'type not said'}, {cache.tokens:,} tokens{gib}{fits}")
     if cache.concurrency is not None and cache.concurrency < 1:
+        narrow = cache.kind is not None and not cache.kind.startswith(("bfloat", "float", "half"))
         yield wrong(
             "a request of the whole length does not fit into the KV cache",
-            "lower --max-model-len, or take --kv-cache-dtype fp8",
+            "lower --max-model-len" if narrow else "lower --max-model-len, or take --kv-cache-dtype fp8",
         )
 
 

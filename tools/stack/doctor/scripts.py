@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
-from stack.doctor import rules
+from stack.doctor import images, rules
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
@@ -25,7 +25,6 @@ _FORCED = re.compile(r"-\w*[rR]\w*|--recursive")
 _NO_GRAPHS = re.compile(r"""cudagraph_mode["']?\s*[:=]\s*["']?NONE""")
 _HARMONY = "openai_gptoss"
 _EMPTY = re.compile(r"|\$\{\w+:?-\}")
-_HIGH = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,28 @@ def look(subject: ScriptSubject) -> Iterator[Finding]:
 def _serves(subject: ScriptSubject) -> Iterator[Found]:
     for server, line in subject.script.others:
         yield unknown(f"it serves with {server}, which is not judged here", line=line)
-    if not subject.script.serves and not subject.script.others and not _is_environment(subject.script):
+    for serve in subject.script.serves:
+        if serve.is_repeated:
+            yield wrong(
+                "the image starts `vllm serve` itself, and its command says so again: vLLM takes `vllm` for the model and refuses the rest",
+                "leave `vllm serve` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
+                "Kubernetes: command)",
+                serve.line,
+            )
+    if subject.script.serves:
+        return
+    for file, line in subject.script.built:
+        yield unknown(
+            f"what the container starts stands in {file}, from which its image is built", f"--script {file}, too", line
+        )
+    if not subject.script.others and not subject.script.built and not _is_environment(subject.script):
         yield unknown("no `vllm serve` was found in it", "name the file that starts the server")
+
+
+def _images(subject: ScriptSubject) -> Iterator[Found]:
+    for container in subject.script.containers:
+        if container.image is not None:
+            yield from images.check(container.image)
 
 
 def _is_environment(script: Script) -> bool:
@@ -351,10 +370,10 @@ def _memory(subject: ScriptSubject) -> Iterator[Found]:
                 value = found.fix.removeprefix("--gpu-memory-utilization ")
                 mends = flag is not None and value != found.fix
                 yield replace(found, edits=(Edit(line, flag.name, f"{flag.name} {value}"),)) if mends and flag else found
-        elif target is None and flag is not None and share > _HIGH and not _has_several_gpus(serve):
+        elif target is None and flag is not None and share > rules.DEFAULT and not _has_several_gpus(serve):
             yield note(
                 f"--gpu-memory-utilization {share:g} is too high where CPU and GPU share the memory, as on a DGX Spark",
-                "say for which machine it is with --recipe, or write 0.7 there",
+                f"say for which machine it is with --recipe, or write {rules.UNIFIED:g} there",
                 line,
             )
 
@@ -460,6 +479,7 @@ def _jobs(subject: ScriptSubject) -> Iterator[Found]:
 
 CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("serves", "it says how to serve", _serves),
+    Check("image", "images have names that Docker accepts, or none are named", _images),
     Check("variables", "something reads each of its variables", _variables),
     Check("flags", "`vllm serve` has all of its flags", _flags),
     Check("eager", "CUDA graphs are on", _eager),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from stack.deploy.vllm_log import Line
 from stack.doctor.diagnosis import order
-from stack.doctor.diagnosis.first_error import FirstError, first
+from stack.doctor.diagnosis.first_error import FirstError, first, first_said
 from stack.doctor.finding import Severity
 from stack.doctor.knowledge import match
 from stack.doctor.knowledge.match import Hit, Server
@@ -64,6 +64,8 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
     fitting = {hit.rule.id for hit in hits}
     known_patterns = [pattern for rule in rules if rule.follows or rule.id in fitting for pattern in rule.patterns()]
     error = first(lines, at, known_patterns)
+    if error is None and not hits and not about.reading.ready:
+        error = first_said(lines, at, ())
     known = _ranked(causes, at)
     said = {line.number for hit in causes for line in hit.lines}
     notes = [hit for hit in notes if said.isdisjoint(line.number for line in hit.lines)]
