@@ -126,3 +126,10 @@ def test_an_error_whose_next_line_says_what_it_is() -> None:
     lines += [info("  Value error, invalid literal for int() with base 10: '4.0' [type=value_error]", "ERROR")]
     (wrong,) = (one.found for one in logs.look(said(*lines), "log") if one.check == "errors")
     assert "for VllmConfig: Value error, invalid literal for int() with base 10: '4.0'" in wrong.what
+
+
+def test_a_variable_that_vllm_never_had_is_only_told() -> None:
+    for name, severity in (("VLLM_VERSION", Severity.NOTE), ("VLLM_NVFP4_GEMM_BACKEND", Severity.WRONG)):
+        line = info(f"Unknown vLLM environment variable detected: {name}", "WARNING")
+        (one,) = (one for one in logs.look(said(line), "log") if one.check == "unknown-variables")
+        assert one.severity is severity

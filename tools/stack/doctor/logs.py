@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.deploy import removed_settings, vllm_log
+from stack.deploy import older_settings, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import PARTS, Line, Named, Reading
 from stack.doctor import throughput
@@ -330,9 +330,13 @@ def _fallbacks(subject: LogSubject) -> Iterator[Found]:
 
 def _variables(subject: LogSubject) -> Iterator[Found]:
     for variable in subject.reading.unknown:
-        by = removed_settings.find(variable.name)
-        fix = f"take it out; {by.instead}" if by is not None else "take it out, or correct its name"
-        yield wrong(f"{variable.name} is set, but vLLM does not read it", fix, variable.line)
+        gone = older_settings.find(variable.name, None)
+        what = f"{variable.name} is set, but vLLM does not read it"
+        if gone is None:
+            # Images set names of their own, such as VLLM_VERSION.
+            yield note(what, "if you have set it: take it out, or correct its name", variable.line)
+        else:
+            yield wrong(what, f"take it out; {gone.advice}", variable.line)
 
 
 def _slow(subject: LogSubject) -> Iterator[Found]:
