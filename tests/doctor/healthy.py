@@ -36,7 +36,7 @@ INFO 03-19 07:08:31 [api_server.py:1034] vLLM API server version {version}
 INFO 03-19 07:08:44 [config.py:1444] Using max model len 40960
 INFO 03-19 07:08:44 [config.py:2197] Chunked prefill is enabled with max_num_batched_tokens=2048.
 WARNING 03-19 07:08:45 [utils.py:2382] We must use the `spawn` multiprocessing start method. Overriding VLLM_WORKER_MULTIPROC_METHOD to \
-'spawn'. See https://docs.vllm.ai/en/latest/getting_started/troubleshooting.html#python-multiprocessing for more information. Reason: CUDA is initialized
+'spawn'. See the documentation for more information. Reason: CUDA is initialized
 INFO 03-19 07:08:47 [core.py:58] Initializing a V1 LLM engine (v{version}) with config: model='{model}', speculative_config=None, \
 dtype=torch.bfloat16, max_seq_len=40960, tensor_parallel_size=2, quantization=awq_marlin, enforce_eager=False, kv_cache_dtype=auto
 (VllmWorker rank=1 pid=2171) INFO 03-19 07:08:52 [shm_broadcast.py:258] vLLM message queue communication handle: Handle(remote_addr_ipv6=False)
@@ -128,7 +128,7 @@ Loading safetensors checkpoint shards: 100% Completed | 3/3 [00:27<00:00,  9.13s
 Capturing CUDA graphs (decode, FULL): 100%|██████████| 35/35 [00:01<00:00, 17.82it/s]
 (EngineCore pid=77) INFO 07-14 16:41:40 [gpu_model_runner.py:6047] Graph capturing finished in 9 secs, took 0.95 GiB
 (EngineCore pid=77) INFO 07-14 16:41:41 [core.py:284] init engine (profile, create kv cache, warmup model) took 60.15 seconds
-(APIServer pid=1) WARNING 07-14 16:41:42 [model.py:1402] Default vLLM sampling parameters have been overridden by the model's `generation_config.json`.
+(APIServer pid=1) WARNING 07-14 16:41:42 [model.py:1402] Default vLLM sampling parameters have been overridden by the model's own.
 (APIServer pid=1) INFO 07-14 16:41:43 [api_server.py:580] Starting vLLM server on http://0.0.0.0:8000
 (APIServer pid=1) INFO:     Application startup complete.
 (APIServer pid=1) INFO 07-14 16:42:20 [loggers.py:271] Engine 000: Avg prompt throughput: 5.1 tokens/s, Avg generation throughput: 61.0 tokens/s, \
