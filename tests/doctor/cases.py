@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.deploy import recipes
+from stack.deploy import checkpoints, recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
 from stack.doctor.finding import Severity
 from stack.doctor.jit import Module, ModuleState
 from stack.doctor.rules import Target
+from stack.doctor.yardstick import Measure
 from stack.model.verdict import Gpu, Machine
 from stack.projects import Unknown
 
@@ -261,6 +262,12 @@ def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> 
     return sh(f"services:\n  vllm:\n    image: x\n{service}\n    command: {command}\n", name="compose.yml")
 
 
+def measured(flags: str) -> scripts.ScriptSubject:
+    """A command that is measured by a DGX Spark and gpt-oss-120b."""
+    made = sh(f"vllm serve openai/gpt-oss-120b --gpu-memory-utilization 0.7 \\\n {flags}")
+    return replace(made, measures=(Measure(HERE, checkpoints.load("gpt-oss-120b")),))
+
+
 def image(name: str) -> scripts.ScriptSubject:
     return sh(f"services:\n  vllm:\n    image: {name}\n    command: [--model, m]\n", name="compose.yml")
 
@@ -462,6 +469,13 @@ SCRIPTS: Mapping[str, Cases] = {
             "vllm serve m --gpu-memory-utilization 0.95\nvllm serve m --kv-cache-memory-bytes 1G",
             Target("H200", "9.0", 150 * 10**9, unified=False),
         ),
+    ),
+    "machine": Cases(
+        [
+            Case(measured("-tp 2"), WRONG, "it wants 2 GPUs", "--nnodes 2", 2),
+            Case(measured("--max-num-seqs 99"), NOTE, "--max-num-seqs is 99: longer ones wait", "", 1),
+        ],
+        measured("--max-num-seqs 2"),
     ),
     "privileged": Cases(
         [

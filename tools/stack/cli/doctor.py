@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
-from stack.carry.drift import check_settings, check_values
+from stack.carry.drift import check_settings, check_use, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
 from stack.cli.completing import complete_recipes
@@ -21,14 +21,15 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, fix_files, fixing, here, inputs, logs, rules, running, script, scripts
+from stack.doctor import facts, fix_files, fixing, here, inputs, logs, rules, running, script, scripts, yardstick
 from stack.doctor.finding import Finding, Found, run
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
+from stack.doctor.yardstick import Measure
 from stack.model.stack import Stack
-from stack.projects import Unknown
+from stack.projects import Unfit, Unknown, Use
 from stack.proof.compiling import jobs
 from stack.serving import roofline
 from stack.validation import endpoint, machine
@@ -197,9 +198,38 @@ def _scripts(
     known = load_rules(options)
     for file, script_file in zip(files, read, strict=True):
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
+        subject = replace(subject, measures=tuple(_measures(options, subject, recipe)))
         yield from scripts.look(subject)
         if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
             written[str(file)] = str(made)
+
+
+def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
+    """Yield what each command of a script is measured by; the pinned sources are asked if they are there."""
+
+    for serve in subject.script.serves:
+        target = subject.machine
+        if target is None:
+            yield None
+            continue
+        found = yardstick.checkpoint_of(serve, recipe)
+        use = yardstick.use_of(serve, target, found)
+        asks = subject.unknown is not None and not use.flags.keys().isdisjoint(yardstick.ASKED)
+        yield Measure(target, found, _unfit(options, use) if asks else ())
+
+
+def _unfit(options: Options, use: Use) -> tuple[Unfit, ...]:
+    """Return the flags that the patched trees at the pins refuse for a use."""
+
+    stack: Stack = options.load()
+    with options.place() as place, Stores(stack, place) as stores:
+        trees = [
+            (objects, objects.tree_of(stores.tip(pin.upstream)))
+            for pin in stack.pins
+            if pin.within is None
+            for objects in [stores.objects(pin.upstream)]
+        ]
+        return tuple(each for objects, tree in trees for each in check_use(objects, tree, use))
 
 
 def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:

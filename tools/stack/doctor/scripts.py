@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
-from stack.doctor import images, rules
+from stack.doctor import images, rules, yardstick
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
+from stack.doctor.yardstick import Measure
 from stack.model.pins import FILE
 from stack.projects import Unknown
 from stack.projects import known as projects
@@ -32,7 +33,7 @@ class ScriptSubject:
     """A script, its names that the pinned sources do not know (None without sources), and the machine that it is for, if known.
 
     `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched. `rules`: those about scripts count. `values`:
-    flags with a value that the pinned sources do not know.
+    flags with a value that the pinned sources do not know. `measures`: what each command is measured by.
     """
 
     script: Script
@@ -42,6 +43,7 @@ class ScriptSubject:
     pinned: frozenset[str] = field(default_factory=lambda: frozenset(owner.upstream for owner in projects.owners()))
     rules: tuple[Rule, ...] = field(default_factory=load.builtin)
     values: Mapping[tuple[str, str], Unknown] = field(default_factory=dict)
+    measures: tuple[Measure | None, ...] = ()
 
     @property
     def machine(self) -> Target | None:
@@ -387,6 +389,16 @@ def _share(flag: Flag | None) -> float | None:
         return None
 
 
+def _measured(subject: ScriptSubject) -> Iterator[Found]:
+    fits = settings.fits(subject.rules, subject.script, subject.hardware)
+    told = {
+        flag.name for fit in fits for flag in (fit.given,) if isinstance(flag, Flag) and fit.rule.severity is Severity.WRONG
+    }
+    for serve, measure in zip(subject.script.serves, subject.measures, strict=False):
+        if measure is not None:
+            yield from yardstick.look(serve, measure, frozenset(told))
+
+
 def _privileged(subject: ScriptSubject) -> Iterator[Found]:
     for container in subject.script.containers:
         if container.privileged is not None:
@@ -488,6 +500,7 @@ CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("caches-kept", "caches outlive the containers", _kept),
     Check("shared-memory", "the container has enough of /dev/shm, or there is none", _shared),
     Check("memory", "enough memory is left", _memory),
+    Check("machine", "nothing in it cannot work on the machine, or none is known", _measured),
     Check("privileged", "no container is privileged", _privileged),
     Check("exposed", "only this machine can ask the server, or a key is wanted", _exposed),
     Check("architectures", "FLASHINFER_CUDA_ARCH_LIST is right, or not set", _architectures),
