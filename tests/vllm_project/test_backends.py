@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU supports is read from small functions; what they ask of anything unknown stays unknown."""
+"""Small functions are evaluated for a GPU; whatever depends on anything else stays unknown."""
 
 import ast
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a script to correct it, and write the copy beside it: with its permissions, byte order mark and line ends."""
+"""Read a script to correct it, and write the copy next to it with the same permissions, byte order mark and line ends."""
 
 import codecs
 import os

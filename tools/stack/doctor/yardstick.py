@@ -29,7 +29,7 @@ _LONGEST = 131072
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a command is measured by: the machine, the checkpoint if it is known, and what the pinned sources refuse there."""
+    """The machine and, if known, the checkpoint of a command, and the flags that the pinned sources refuse there."""
 
     target: Target
     checkpoint: Checkpoint | None = None
@@ -63,7 +63,7 @@ def use_of(serve: Serve, target: Target, checkpoint: Checkpoint | None) -> Use:
 
 
 def look(serve: Serve, measure: Measure, told: frozenset[str] = frozenset()) -> Iterator[Found]:
-    """Yield what cannot work on the machine, and how the memory is used; `told`: flags of which rules tell already."""
+    """Yield what cannot work on the machine, and how the memory is used; `told`: flags that rules report already."""
     for refused in measure.unfit:
         flag = next((each for each in reversed(serve.flags) if settings.flag_names(each) == refused.flag), None)
         if flag is not None and flag.name in told:

@@ -95,7 +95,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a command that serves is for.
+    """The purpose of a command that serves: its flags, the GPU and the model.
 
     Attributes:
         flags: its flags by their long names, with their values.

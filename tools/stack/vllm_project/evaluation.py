@@ -23,7 +23,7 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 _PLATFORM = ("is_rocm", "is_cpu", "is_xpu", "is_tpu", "is_hpu", "is_out_of_tree")
-"""What a platform is not that has NVIDIA's GPUs."""
+"""Questions that a platform with NVIDIA's GPUs answers with no."""
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -47,7 +47,7 @@ _CALCULATED: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may name: values, attributes of the class (`cls.x`), and functions; and the GPU that is asked about."""
+    """Names that an expression may use: values, attributes of the class (`cls.x`), and functions; and the GPU that is asked about."""
 
     capability: Capability
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -130,7 +130,7 @@ def _chosen(node: ast.IfExp, scope: Scope) -> Any:
 
 
 def _joined(values: Sequence[Any], *, is_and: bool) -> Any:
-    """Return `and` or `or` of values: one that decides counts, whatever is unknown beside it."""
+    """Return `and` or `or` of values: a value that decides counts, even if others are unknown."""
     if any(value is not UNKNOWN and bool(value) is not is_and for value in values):
         return not is_and
     return UNKNOWN if any(value is UNKNOWN for value in values) else is_and

@@ -141,7 +141,7 @@ def _text(entry: Table, key: str) -> str:
 
 
 def _ways(entry: Table) -> tuple[str, ...]:
-    """Read what to do: a text, or a list of ways of which one is enough."""
+    """Read what to do: a text, or a list of alternatives."""
     if entry.is_text("fix") or not entry.given("fix"):
         return (_text(entry, "fix"),)
     ways = entry.texts("fix")

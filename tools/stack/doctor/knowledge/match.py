@@ -121,7 +121,7 @@ def _possible(filters: "Mapping[bool, Prefilter]", lines: Sequence[Line]) -> "It
 
 
 class Patterns:
-    """Several patterns of which one has to fit a line."""
+    """A set of patterns; one has to fit a line."""
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         """Sort them by words that a line has to have."""
@@ -148,7 +148,7 @@ class _Progress:
         self.is_told = rule.told or bool(rule.unless)
 
     def words(self) -> frozenset[str]:
-        """Return words of which a line has to have one for any of the rule's patterns to fit."""
+        """Return words; a line without any of them fits none of the rule's patterns."""
         return frozenset(word for pattern in self.rule.patterns() for word in pattern.words)
 
     def take(self, line: Line, text: str, *, kernel: bool, quiet: bool) -> None:

@@ -80,7 +80,7 @@ class Pattern:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Texts of which every fitting line contains one: those whose forms say most."""
+        """Texts; every fitting line contains one. Chosen are those with the longest forms."""
         ways = [chunk.texts for chunk in self.chunks] + ([(self.word,)] if self.word else [])
         return max(ways, key=lambda texts: min(len(form(text)) for text in texts))
 

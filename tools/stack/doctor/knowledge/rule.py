@@ -147,7 +147,7 @@ class Rule:
 
     @cached_property
     def fix(self) -> str:
-        """What to do: of several ways, all of them."""
+        """All ways to mend it, as one text."""
         return "; or ".join(self.ways)
 
     @property
