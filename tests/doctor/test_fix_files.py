@@ -82,6 +82,9 @@ def test_nothing_is_written_beside_a_device(tmp_path: Path) -> None:
     for odd in (Path("/dev/stdin"), Path("/dev/fd/0"), Path("/proc/self/fd/0"), Path("/dev/null"), pipe, tmp_path):
         with pytest.raises(StackError):
             fix_files.check([odd])
+    (tmp_path / "a.sh").write_text(SERVE)
+    with (tmp_path / "a.sh").open() as opened, pytest.raises(StackError, match="cannot have|is not a file that"):
+        fix_files.check([Path(f"/dev/fd/{opened.fileno()}")])
 
 
 def test_nothing_is_written_if_one_of_several_cannot_be(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from stack.cli import cli
+from stack.doctor import rules
 from stack.proof.compiling import architecture
 
 
@@ -21,3 +22,10 @@ def test_others_are_refused_with_those_that_are_known(name: str, tmp_path: Path)
     ran = CliRunner().invoke(cli, ["--root", str(tmp_path), "compile-check", "--arch", name])
     assert ran.exit_code == 2
     assert "as the compiler does: sm_80" in ran.output or "Known: sm_75, sm_80" in ran.output
+
+
+@pytest.mark.parametrize("value", ["99.9a", "\uff11\uff12.\uff11a", "12.1b", "sm_121a", "12"])
+def test_a_list_of_architectures_names_those_that_are_known(value: str) -> None:
+    (found,) = rules.architectures(value, None, None)
+    assert "is not an architecture that nvcc knows" in found.what
+    assert [*rules.architectures("9.0a 12.1a", "12.1", None)] == []

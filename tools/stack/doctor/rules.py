@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from stack.doctor.finding import Found, fine, note, wrong
+from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
 """Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
@@ -43,9 +44,9 @@ class Target:
 def architectures(value: str, capability: str | None, flashinfer: str | None, line: int | None = None) -> Iterator[Found]:
     """Check FLASHINFER_CUDA_ARCH_LIST. `capability`: of the GPU; `flashinfer`: its version; each is None if unknown."""
     listed = value.split()
-    if odd := [item for item in listed if not re.fullmatch(r"[0-9]{1,3}\.[0-9][af]?", item)] or ([value] if not listed else []):
+    if odd := [item for item in listed if not _is_architecture(item)] or ([value] if not listed else []):
         yield wrong(
-            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is not an architecture",
+            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is not an architecture that nvcc knows",
             "write it like 12.1a, several separated by blanks",
             line,
         )
@@ -64,6 +65,10 @@ def architectures(value: str, capability: str | None, flashinfer: str | None, li
             f"FLASHINFER_CUDA_ARCH_LIST={capability}a",
             line,
         )
+
+
+def _is_architecture(item: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,2}\.[0-9][af]?", item) is not None and architecture.is_known(f"sm_{item.replace('.', '')}")
 
 
 def _normalises(flashinfer: str | None) -> bool:
