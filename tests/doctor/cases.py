@@ -572,6 +572,7 @@ def info(text: str, level: str = "INFO") -> str:
     return f"(EngineCore pid=7) {level} 01-17 10:00:09 [some.py:1] {text}"
 
 
+ARGUMENTS = "non-default args: {'model_tag': 'openai/gpt-oss-120b', 'model': 'openai/gpt-oss-120b'"
 # A real one, whose engine was sent a KILL.
 KILLED = logs.read(Path(__file__).with_name("logs") / "cpu-engine-killed.log", None, PINNED)
 RATE = (
@@ -642,6 +643,25 @@ LOGS_CASES: Mapping[str, Cases] = {
             ),
         ],
         SERVED,
+    ),
+    "machine": Cases(
+        [
+            Case(
+                said(info(f"{ARGUMENTS}, 'gpu_memory_utilization': 0.45}}"), recipe="gpt-oss-120b-spark"),
+                WRONG,
+                "the weights of gpt-oss-120b take 65.2 GB",
+                "raise it",
+                2,
+            ),
+            Case(
+                said(info(f"{ARGUMENTS}, 'tensor_parallel_size': 2}}"), recipe="gpt-oss-120b-spark"),
+                WRONG,
+                "it wants 2 GPUs",
+                "--nnodes 2",
+                2,
+            ),
+        ],
+        said(info(f"{ARGUMENTS}, 'gpu_memory_utilization': 0.7}}"), recipe="gpt-oss-120b-spark"),
     ),
     "graphs": Cases(
         [

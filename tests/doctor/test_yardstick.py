@@ -109,3 +109,22 @@ def test_a_recipe_fits_its_own_machine(name: str) -> None:
 
 def quoted(argument: str) -> str:
     return f"'{argument}'"
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        ("--attention-backend FLEX", {"--attention-backend": "FLEX"}),
+        ("""--attention-config '{"backend":"FLEX"}'""", {"--attention-backend": "FLEX"}),
+        ("-ac.backend FLEX", {}),
+        ("--attention-config.backend FLEX", {"--attention-backend": "FLEX"}),
+        ("""--kernel-config '{"moe_backend":"marlin"}'""", {"--moe-backend": "marlin"}),
+        ("""--kernel-config '{"moe_backend":[1]}'""", {}),
+        ("--kernel-config '[[[['", {}),
+        ("--attention-backend $B", {}),
+    ],
+)
+def test_the_backends_that_a_command_asks_for(flags: str, asked: dict[str, str]) -> None:
+    (serve,) = script.parse("serve.sh", f"vllm serve {MODEL} {flags}\n").serves
+    found = yardstick.use_of(serve, SPARK, LARGE).flags
+    assert {name: value for name, value in found.items() if name in yardstick.ASKED} == asked

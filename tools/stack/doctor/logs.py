@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.deploy import hardware as hardware_profiles
 from stack.deploy import older_settings, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import PARTS, Line, Named, Reading
-from stack.doctor import throughput
+from stack.doctor import throughput, yardstick
 from stack.doctor.diagnosis import findings, order, report
 from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
 from stack.doctor.diagnosis.findings import short as _short
 from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
-from stack.doctor.knowledge import load, match
+from stack.doctor.knowledge import advice, load, match
 from stack.doctor.knowledge.match import Server
 from stack.doctor.knowledge.rule import Rule
+from stack.doctor.rules import Target
 
 _LARGEST = 512 * 2**20
 _AROUND = 600.0
@@ -280,6 +282,18 @@ def _expected(subject: LogSubject) -> Iterator[Found]:
         )
 
 
+def _measured(subject: LogSubject) -> Iterator[Found]:
+    """Measure a server that did not start by its arguments and the recipe's machine."""
+    recipe, given = subject.recipe, subject.server.given
+    if recipe is None or recipe.hardware is None or subject.reading.ready or "model" not in given:
+        return
+    profile = hardware_profiles.load(recipe.hardware.name)
+    target = Target(profile.title, profile.capability, int(profile.memory * 10**9), profile.unified)
+    line = next((line.number for line in subject.lines if advice.names_arguments(line)), 1)
+    serve = yardstick.from_log(given, subject.reading.model, line)
+    yield from yardstick.look(serve, yardstick.Measure(target, yardstick.checkpoint_of(serve, recipe)))
+
+
 def _graphs(subject: LogSubject) -> Iterator[Found]:
     graphs = subject.reading.graphs
     if subject.reading.version is not None and re.search(r"\bcpu\b", subject.reading.version.replace(".", " ")):
@@ -357,6 +371,7 @@ CHECKS: tuple[Check[LogSubject], ...] = (
     Check("refused", "no backend was refused", _refused),
     Check("never-on-sm12x", "no backend was selected that the recipe's GPU cannot run", _never),
     Check("expected", "what runs is what the recipe expects, or no recipe is named", _expected),
+    Check("machine", "its arguments fit the recipe's machine, or no recipe is named", _measured),
     Check("graphs", "CPUs have no CUDA graphs", _graphs),
     Check("kv-cache", "there is a KV cache", _cache),
     Check("fallbacks", "what was asked for is used", _fallbacks),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure a command that serves by a machine and a model: what the sources refuse there, GPUs, heads, and memory."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stack.deploy import checkpoints
@@ -12,7 +13,7 @@ from stack.doctor.finding import Edit, Found, fine, note, wrong
 from stack.doctor.knowledge import settings, values
 from stack.doctor.knowledge.rule import is_like
 from stack.doctor.rules import Target
-from stack.doctor.script import Serve
+from stack.doctor.script import Flag, Serve
 from stack.projects import Unfit, Use
 
 _BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
@@ -22,6 +23,8 @@ _SPARE = 0.95
 _RANKS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 ASKED = ("--attention-backend", "--moe-backend", "--kv-cache-dtype")
 """Flags that the sources are asked about."""
+_FIELDS = {("--attention-config", "backend"): "--attention-backend", ("--kernel-config", "moe_backend"): "--moe-backend"}
+"""Fields of configurations that are the same settings as flags (vllm/engine/arg_utils.py, 0.32)."""
 _GPT_OSS = "*gpt-oss*"
 _LONGEST = 131072
 """Context of a gpt-oss (its config.json)."""
@@ -48,18 +51,45 @@ def checkpoint_of(serve: Serve, recipe: Recipe | None) -> Checkpoint | None:
     return None
 
 
+def from_log(given: Mapping[str, str], model: str | None, line: int) -> Serve:
+    """Return the command of a server by the arguments that its log names."""
+    flags = (Flag(f"--{name}", value, line) for name, value in given.items() if value != "None")
+    return Serve(line, given.get("model", model), tuple(flags))
+
+
 def use_of(serve: Serve, target: Target, checkpoint: Checkpoint | None) -> Use:
     """Return what a command is for, to ask the sources."""
     shape = checkpoint.shape if checkpoint is not None else None
     is_gpt_oss = shape is not None or is_like(serve.model, _GPT_OSS)
     return Use(
-        {name: value for name, value in _flags(serve).items() if value and not value.startswith(("$", "{"))},
+        _asked(serve),
         target.capability,
         shape.head_dim if shape is not None else None,
         True if is_gpt_oss else None,
         "mxfp4" if is_gpt_oss else None,
         is_whole=serve.is_whole and is_gpt_oss,
     )
+
+
+def _asked(serve: Serve) -> dict[str, str]:
+    """Return the flags with a known value; fields of a configuration count as the flags that set them, too."""
+    given = {name: value for name, value in _flags(serve).items() if value and not value.startswith("$")}
+    found = {name: value for name, value in given.items() if not value.startswith("{")}
+    for (config, key), flag in _FIELDS.items():
+        value = given.get(f"{config}.{key}") or _field(given.get(config), key)
+        if value is not None:
+            found.setdefault(flag, value)
+    return found
+
+
+def _field(text: str | None, key: str) -> str | None:
+    """Return a text in a JSON object; None if there is none."""
+    try:
+        data = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    value = data.get(key) if isinstance(data, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def look(serve: Serve, measure: Measure, told: frozenset[str] = frozenset()) -> Iterator[Found]:

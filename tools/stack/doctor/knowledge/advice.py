@@ -20,11 +20,16 @@ def given(lines: Iterable[Line], reading: Reading) -> Mapping[str, str]:
     """Return the settings that a log names: arguments by their names with hyphens, and the type of the KV cache."""
     found = dict[str, str]()
     for line in lines:
-        if _NON_DEFAULT in line.text or _NAMESPACE in line.text:
+        if names_arguments(line):
             found |= {name.replace("_", "-"): text or word for name, text, word in _ARGUMENT.findall(line.text[:_READ])}
     if reading.cache.kind is not None:
         found["kv-cache-dtype"] = reading.cache.kind
     return found
+
+
+def names_arguments(line: Line) -> bool:
+    """Tell whether a line names the server's arguments."""
+    return _NON_DEFAULT in line.text or _NAMESPACE in line.text
 
 
 def advice(rule: Rule, settings: Mapping[str, str]) -> str:
