@@ -128,3 +128,11 @@ def test_the_backends_that_a_command_asks_for(flags: str, asked: dict[str, str])
     (serve,) = script.parse("serve.sh", f"vllm serve {MODEL} {flags}\n").serves
     found = yardstick.use_of(serve, SPARK, LARGE).flags
     assert {name: value for name, value in found.items() if name in yardstick.ASKED} == asked
+
+
+def test_a_narrower_cache_is_advised_only_where_it_is_not_set() -> None:
+    for kind, is_advised in (("auto", True), ("fp8", False)):
+        text = f"vllm serve {MODEL} --gpu-memory-utilization 0.52 --max-model-len 131072 --kv-cache-dtype {kind}\n"
+        (serve,) = script.parse("serve.sh", text).serves
+        fixes = [found.fix for found in yardstick.look(serve, Measure(SPARK, LARGE)) if found.severity is Severity.WRONG]
+        assert [("fp8" in fix) for fix in fixes] == [is_advised]

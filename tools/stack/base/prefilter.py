@@ -3,7 +3,8 @@
 
 from collections.abc import Iterable, Sequence
 
-_DROPPED = str.maketrans("", "", "0123456789abcdef")
+_DROPPED = "0123456789abcdef"
+_BYTES, _TEXT = _DROPPED.encode(), str.maketrans("", "", _DROPPED)
 _BLOCK = 64
 """Forms that are searched together: most words stand in none of them."""
 _KEPT, _LONGEST = 10_000, 2_000
@@ -16,7 +17,8 @@ def form(line: str) -> str:
     Lines of a log differ mostly in numbers and hexadecimal names: without these characters most are equal. What stands in a line stands
     in its form, too, without the same characters.
     """
-    return line.translate(_DROPPED)
+    # Bytes are translated ten times as fast as text.
+    return line.encode().translate(None, _BYTES).decode() if line.isascii() else line.translate(_TEXT)
 
 
 class Prefilter:

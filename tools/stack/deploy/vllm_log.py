@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 
 from stack.base.prefilter import Prefilter, form
@@ -182,6 +183,7 @@ def line(text: str, number: int = 0) -> Line:
     return Line(number, process[1] if process else "", "", "", "", rest, form(rest))
 
 
+@lru_cache(8192)
 def time(at: str) -> datetime | None:
     """Return a line's time, `MM-DD hh:mm:ss`; None if it is not one. Logs have no year: take one with a 29 February."""
     try:

@@ -170,7 +170,9 @@ def _memory(serve: Serve, target: Target, checkpoint: Checkpoint) -> Iterator[Fo
     width = _BYTES.get(given.get("--kv-cache-dtype") or "auto")
     if checkpoint.shape is None or length is None or width is None:
         return
-    yield from _cache(serve, _request(checkpoint.shape, length, width, tensor) / pipeline, allowed - weights, length, line)
+    request = _request(checkpoint.shape, length, width, tensor) / pipeline
+    narrower = "take --kv-cache-dtype fp8, " if width > 1 else ""
+    yield from _cache(serve, request, allowed - weights, length, line, narrower)
 
 
 def _request(shape: Shape, length: int, width: float, tensor: int) -> float:
@@ -181,12 +183,12 @@ def _request(shape: Shape, length: int, width: float, tensor: int) -> float:
     return tokens * 2 * heads * shape.head_dim * width
 
 
-def _cache(serve: Serve, request: float, left: float, length: int, line: int) -> Iterator[Found]:
+def _cache(serve: Serve, request: float, left: float, length: int, line: int, narrower: str) -> Iterator[Found]:
     """Say how many requests of the whole length fit into what is left; activations and graphs take some of it, too."""
     if request > left:
         yield wrong(
             f"a request of {length} tokens takes {_gb(request)} of KV cache, and {_gb(left)} are left beside the weights",
-            "lower --max-model-len, take --kv-cache-dtype fp8 if it is not set, or raise --gpu-memory-utilization",
+            f"lower --max-model-len, {narrower}or raise --gpu-memory-utilization",
             line,
         )
         return

@@ -90,7 +90,9 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
 def _ending(lines: Sequence[Line]) -> float:
     """Return the line from which a server that was asked to end ends: its later errors about the engine do not count."""
     for line in lines:
-        if "[shutdown]" in line.text and "unexpectedly" in line.text:
+        if "[shutdown]" not in line.text:
+            continue
+        if "unexpectedly" in line.text:
             break
         if any(asked in line.text for asked in _ASKED):
             return line.number
