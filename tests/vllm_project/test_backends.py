@@ -2,6 +2,7 @@
 """Small functions are evaluated for a GPU; whatever depends on anything else stays unknown."""
 
 import ast
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -223,3 +224,17 @@ def test_classes_that_inherit_from_each_other_end() -> None:
     }
     use = Use({"--attention-backend": "A"}, "12.1", 64, True, None, is_whole=True)
     assert [*backends.unfit(Tree(files), use)] == []
+
+
+def test_functions_with_endless_ways_end() -> None:
+    ways = "".join(f"        if unknown({at}):\n            cls.a{(at + 1) % 9}()\n" for at in range(40))
+    methods = "".join(
+        f"    def a{at}(cls):\n{ways}        return cls.a{(at + 1) % 9}() or cls.a{(at + 2) % 9}()\n" for at in range(9)
+    )
+    files = {
+        f"{ATTENTION}/registry.py": f"class AttentionBackendEnum:\n    A = '{ATTENTION.replace('/', '.')}.a.A'\n",
+        f"{ATTENTION}/a.py": f"class A:\n{methods}    def supports_sink(cls):\n        return cls.a0()\n",
+    }
+    began = time.process_time()
+    assert [*backends.unfit(Tree(files), Use({"--attention-backend": "A"}, "12.1", 64, True, None, is_whole=True))] == []
+    assert time.process_time() - began < 10

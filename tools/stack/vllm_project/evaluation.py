@@ -6,6 +6,7 @@ an unknown condition is taken both ways: a result counts only if all ways lead t
 """
 
 import ast
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ class _Unknown:
 
 
 UNKNOWN = _Unknown()
+_WAYS = 64
+"""Most ways through a function that are followed: each unknown condition doubles them."""
 _PLATFORM = ("is_rocm", "is_cpu", "is_xpu", "is_tpu", "is_hpu", "is_out_of_tree")
 """Questions that a platform with NVIDIA's GPUs answers with no."""
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -59,8 +62,8 @@ class Scope:
 
 def result(function: ast.FunctionDef, scope: Scope) -> Any:
     """Return what a function returns; `UNKNOWN` if that depends on anything that is not known."""
-    found = list(_returned(function.body, scope))
-    return found[0] if found and all(_same(each, found[0]) for each in found) else UNKNOWN
+    found = list(itertools.islice(_returned(function.body, scope), _WAYS + 1))
+    return found[0] if 0 < len(found) <= _WAYS and all(_same(each, found[0]) for each in found) else UNKNOWN
 
 
 def _same(left: Any, right: Any) -> bool:
