@@ -62,7 +62,7 @@ EAGER = f"services:\n  v:\n    image: vllm/vllm-openai:v0.32.0\n    command: [{M
         ("serve.sh", ["#!/bin/bash"], ["# mine", SERVE]),
         (
             "serve.py",
-            ["#!/usr/bin/env python3", "# -*- coding: utf-8 -*-"],
+            ["#!/usr/bin/env python3", "# vim: set fileencoding=utf-8 :"],
             ["import subprocess", f'subprocess.run(["vllm", "serve", "{MODEL}", "--enforce-eager"])'],
         ),
         ("compose.yml", ["%YAML 1.2", "---"], [EAGER]),

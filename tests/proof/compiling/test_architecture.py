@@ -16,7 +16,9 @@ def test_known(name: str) -> None:
     assert architecture.is_known(name)
 
 
-@pytest.mark.parametrize("name", ["sm_999", "sm_122a", "sm_80a", "sm_90f", "sm_\uff11\uff12\uff11", "sm_121b", "121", "sm_121a\n", "sm_99"])
+@pytest.mark.parametrize(
+    "name", ["sm_999", "sm_122a", "sm_80a", "sm_90f", "sm_\uff11\uff12\uff11", "sm_121b", "121", "sm_121a\n", "sm_99"]
+)
 def test_others_are_refused_with_those_that_are_known(name: str, tmp_path: Path) -> None:
     assert not architecture.is_known(name)
     ran = CliRunner().invoke(cli, ["--root", str(tmp_path), "compile-check", "--arch", name])

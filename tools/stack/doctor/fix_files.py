@@ -15,7 +15,7 @@ from stack.base.errors import StackError
 LARGEST = 2**19
 """Most bytes of a script; those that people write have some thousands."""
 _DEVICES = ("/dev", "/proc", "/sys")
-_DIRECTIVE = re.compile(r"#[ \t]*(?:[A-Za-z][A-Za-z0-9]*[ \t]*=[ \t]*\S|.*\bcoding[:=]|cloud-config\b)")
+_DIRECTIVE = re.compile(r"#[ \t]*(?:[A-Za-z][A-Za-z0-9]*[ \t]*=[ \t]*\S|.*coding[:=]|cloud-config\b)")
 """A comment that counts only at the top: Dockerfile's `# syntax=`, `# escape=` and `# check=`, an encoding, and cloud-init's."""
 _ASIDE = re.compile(r"[ \t]*(?:#.*)?")
 _NEAR = 200
