@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stack.projects import Unfit, Use
-from stack.vllm_project.classes import Readable, Source
+from stack.vllm_project.classes import REGISTRY, Readable, Source
 from stack.vllm_project.evaluation import UNKNOWN
 
 _ORACLES = "vllm/model_executor/layers/fused_moe/oracle"
@@ -28,6 +28,8 @@ def _attention(source: "Source", use: Use) -> Iterator[Unfit]:
         if why := _refuses(source, backends[name], use, kv):
             flag, problem = why
             yield Unfit(flag, f"{name} {problem}", tuple(_that_run(source, use, kv)))
+    elif (why_not := source.elsewhere().get(name)) is not None:
+        yield Unfit("--attention-backend", f"{name} {why_not} ({REGISTRY})", tuple(_that_run(source, use, kv)))
     elif not name and kv != _DEFAULT and use.is_whole and not any(_runs(source, path, use, kv) for path in backends.values()):
         yield Unfit("--kv-cache-dtype", f"no attention backend runs {_for(use)} with a cache of {kv}", ())
 

@@ -11,7 +11,7 @@ from stack.projects import Use
 from stack.vllm_project import evaluation
 from stack.vllm_project.evaluation import UNKNOWN, Scope
 
-_REGISTRY = "vllm/v1/attention/backends/registry.py"
+REGISTRY = "vllm/v1/attention/backends/registry.py"
 _ENUM = "AttentionBackendEnum"
 _OTHERS = ("ROCM_", "XPU_", "CPU_")
 _DEPTH = 6
@@ -48,10 +48,21 @@ class Source:
 
     def backends(self) -> Mapping[str, str]:
         """Return the attention backends of NVIDIA's GPUs by their names, with the dotted paths of their classes."""
+        return {name: path for name, path in self._registered().items() if path and not name.startswith(_OTHERS)}
+
+    def elsewhere(self) -> Mapping[str, str]:
+        """Return the attention backends that serve no language model on NVIDIA's GPUs, each with the reason."""
+        return {
+            name: "is for another kind of processor" if path else "has no implementation for language models"
+            for name, path in self._registered().items()
+            if not path or name.startswith(_OTHERS)
+        }
+
+    def _registered(self) -> Mapping[str, str]:
         found = {}
-        for node in self._body(_REGISTRY, _ENUM):
+        for node in self._body(REGISTRY, _ENUM):
             match node:
-                case ast.Assign([ast.Name(name)], ast.Constant(str(path))) if "." in path and not name.startswith(_OTHERS):
+                case ast.Assign([ast.Name(name)], ast.Constant(str(path))) if "." in path or not path:
                     found[name] = path
         return found
 
