@@ -239,3 +239,8 @@ def test_functions_with_endless_ways_end() -> None:
     began = time.process_time()
     assert [*backends.unfit(Tree(files), Use({"--attention-backend": "A"}, "12.1", 64, True, None, is_whole=True))] == []
     assert time.process_time() - began < 10
+
+
+def test_no_backend_is_advised_for_a_model_that_is_not_known() -> None:
+    (found,) = backends.unfit(Tree(TREE), Use({"--attention-backend": "OLD"}, "12.1"))
+    assert found.instead == ()

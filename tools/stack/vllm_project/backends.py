@@ -53,7 +53,9 @@ def _refuses(source: "Source", path: str, use: Use, kv: str) -> tuple[str, str] 
 
 
 def _that_run(source: "Source", use: Use, kv: str) -> Iterator[str]:
-    """Yield the backends of other names that certainly run."""
+    """Yield the backends that certainly run; none for a model that is not known, which may need attention of its own (MLA)."""
+    if use.head_size is None:
+        return iter(())
     found = (name for name, path in source.backends().items() if _runs(source, path, use, kv, certain=True))
     return (name for name in found if not name.endswith("_DIFFKV"))
 
