@@ -145,6 +145,42 @@ def test_any_settings_come_back(
     alike(one, again)
 
 
+ODD = [
+    "a b",
+    "it's",
+    '"',
+    "\\",
+    "#x",
+    "a: b",
+    "a;b",
+    "`id`",
+    "*",
+    "null",
+    "~",
+    '{"a":"it\'s"}',
+    "{",
+    "}}",
+    "{{",
+    "[1, 2]",
+    "!x",
+    "@x",
+    "\u00e4",
+]
+
+
+def test_odd_values_come_back(tmp_path: Path) -> None:
+    """As arguments, in defaults and in the command itself, and as variables; a flag's name is no command either."""
+    arguments = [word for number, value in enumerate(ODD) for word in (f"--x{number}", value, "--again", value)]
+    one = replace(
+        recipes.load("qwen3-6-27b-nvfp4-spark"),
+        arguments=("--gpu-memory-utilization", "0.7", "--a;b", *arguments),
+        environment={f"X{number}": value for number, value in enumerate(ODD)},
+    )
+    again = imported(one, tmp_path)
+    assert again.arguments == one.arguments
+    assert dict(again.environment) == dict(one.environment)
+
+
 def test_the_form(tmp_path: Path) -> None:
     """As the runners read it: values that people change are defaults, and the command names them."""
     text = export(SPARK, "localhost/stack:1")
