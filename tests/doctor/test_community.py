@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.deploy.imported_recipes import NODES, ON_NODES
+from stack.deploy.node_settings import NODES, ON_NODES
 from stack.doctor import community, importing
 from stack.doctor.importing import Imported
 from stack.doctor.knowledge import load
@@ -161,6 +161,12 @@ def test_a_recipe_without_a_command(tmp_path: Path) -> None:
         ("  vllm serve", "  pip install x\n  vllm serve", "command", True),
         ("--enable-auto-tool-choice", "--allowed-origins a b", "command", True),
         ("--enable-auto-tool-choice", "--revision main --x '' ", "--x", True),
+        ("--enable-auto-tool-choice", "--trust-remote-code", "--trust-remote-code", False),
+        ("--enable-auto-tool-choice", "--middleware evil.module", "--middleware", True),
+        ("--enable-auto-tool-choice", "--allowed-local-media-path /", "--allowed-local-media-path", True),
+        ("ONE: 1", "LD_PRELOAD: /tmp/evil.so", "LD_PRELOAD", True),
+        ("ONE: 1", "PYTHONPATH: /tmp/evil", "PYTHONPATH", True),
+        ("ONE: 1", "'A B': x", "A B", True),
     ],
 )
 def test_what_needs_a_person(tmp_path: Path, old: str, new: str, setting: str, needs: bool) -> None:
@@ -173,6 +179,7 @@ def test_what_needs_a_person(tmp_path: Path, old: str, new: str, setting: str, n
     before = read(tmp_path, EUGR)
     assert setting not in {each.setting for each in before.draft.said} | {each.key for each in before.shared.left_out}
     assert "sk-secret" not in str(made.draft.arguments)
+    assert not any(name in made.draft.environment for name in ("LD_PRELOAD", "PYTHONPATH", "A B"))
 
 
 def test_nothing_is_not_reported(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.base.errors import StackError
-from stack.deploy import imported_recipes, recipe_text, recipes
+from stack.deploy import imported_recipes, node_settings, recipe_text, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import importing
 from stack.serving.sparkrun import export
@@ -35,7 +35,7 @@ def groups(recipe: Recipe) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for word in recipe.arguments:
         found = [*found, (word,)] if word.startswith("-") else [*found[:-1], (*found[-1], word)]
-    return [group for group in found if group[0] not in imported_recipes.BETWEEN]
+    return [group for group in found if group[0] not in node_settings.BETWEEN]
 
 
 def alike(one: Recipe, other: Recipe) -> None:

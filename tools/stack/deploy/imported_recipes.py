@@ -8,35 +8,26 @@ from types import MappingProxyType
 
 from stack.base.errors import StackError
 from stack.deploy import checkpoints, hardware
+from stack.deploy.node_settings import BETWEEN, NODES, ON_NODES
 from stack.deploy.recipes import RANK, REPOSITORY
 
-NODES: Mapping[str, str] = MappingProxyType(
-    {
-        RANK: "which node this is: 0 is the one that clients ask",
-        "NODE_ADDRESS": "this node's own address on the fast network",
-        "HEAD_ADDRESS": "the address of node 0 on the fast network, the same on all nodes",
-        "INTERFACE": "the network interface that has NODE_ADDRESS (`ip -brief address`)",
-        "HCA": "both RDMA devices of that port, as `rocep1s0f0,roceP2p1s0f0` (`ibdev2netdev`, or `rdma link`)",
-    }
-)
-"""The variables of a recipe for several nodes, with their meanings."""
-ON_NODES: Mapping[str, str] = MappingProxyType(
-    {
-        "VLLM_HOST_IP": "${NODE_ADDRESS}",
-        "NCCL_SOCKET_IFNAME": "${INTERFACE}",
-        "GLOO_SOCKET_IFNAME": "${INTERFACE}",
-        "NCCL_IB_HCA": "${HCA}",
-    }
-)
-"""The environment of a recipe for several nodes."""
-BETWEEN = ("--nnodes", "--node-rank", "--master-addr")
-"""Flags that name the nodes to each other."""
 _STARTER = frozenset({"--host", "--port", "--model", "--headless"})
 """Flags that `stack serve` gives by itself."""
 _RANKS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 _USED = re.compile(r"\$\{(\w{1,60})\}|\$(\w{1,60})")
 _SECRET = re.compile(r"(?:^|_)(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:$|_)", re.IGNORECASE)
 _FILE = re.compile(r"(?!https?:)[^{\s]*\.(?:jinja2?|py|json|txt|yaml|yml|model)")
+_LOADERS = re.compile(r"(?:LD|DYLD)_\w+|PYTHON(?!HASHSEED|UNBUFFERED)\w+|PATH|BASH_ENV|ENV|VLLM_PLUGINS")
+"""Variables that load code, or choose which code is loaded."""
+_LOADS = frozenset(
+    {
+        "--middleware", "--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors",
+        "--reasoning-parser-plugin", "--tool-parser-plugin", "--io-processor-plugin",
+    }
+)  # fmt: skip
+"""Flags that name Python code to load."""
+_OPENS = frozenset({"--allowed-local-media-path"})
+"""Flags that let clients do more than ask."""
 _UTILIZATION = 0.92
 """vLLM's default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
 
@@ -151,7 +142,13 @@ def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str,
             revision = value
         else:
             kept.append((name, value))
-            if value is not None and _FILE.fullmatch(value):
+            if name == "--trust-remote-code":
+                said.append(Said(name, "the server runs Python code of the model's repository", False))
+            elif name in _LOADS:
+                said.append(Said(name, f"the server loads the code that it names, {value or 'none'!r:.60}", True))
+            elif name in _OPENS:
+                said.append(Said(name, "clients can do more than ask with it", True))
+            elif value is not None and _FILE.fullmatch(value):
                 said.append(Said(name, f"names the file {value}, which has to be where the server starts", True))
     return kept, said, revision
 
@@ -182,7 +179,11 @@ def _nodes(
 def _environment(given: Mapping[str, str], said: list[Said], variables: dict[str, str], nodes: int) -> dict[str, str]:
     own = dict[str, str]()
     for name, value in given.items():
-        if _SECRET.search(name):
+        if not re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII):
+            said.append(Said(f"{name:.60}", "is no name of a variable", True))
+        elif _LOADERS.fullmatch(name):
+            said.append(Said(name, f"is left out: it chooses which code the server loads ({value:.60})", True))
+        elif _SECRET.search(name):
             said.append(Said(name, "is a secret: set it where the server starts", False))
         elif nodes > 1 and name in ON_NODES:
             said.append(Said(name, "each node sets it by variables", False))

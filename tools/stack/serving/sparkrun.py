@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from stack.base.errors import StackError
-from stack.deploy.imported_recipes import BETWEEN, ON_NODES
+from stack.deploy.node_settings import BETWEEN, ON_NODES
 from stack.deploy.recipes import Recipe
 from stack.serving.command import HOST, PORT
 
