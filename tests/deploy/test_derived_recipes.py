@@ -7,6 +7,7 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.deploy import recipes
+from stack.deploy.node_settings import NODES, ON_NODES
 from stack.deploy.recipes import Recipe
 
 BASE = """
@@ -108,3 +109,5 @@ def test_ours_are_what_they_were() -> None:
     differ = [(one, other) for one, other in zip(two.arguments, four.arguments, strict=True) if one != other]
     assert differ == [("2", "4"), ("2", "4")]
     assert (two.environment, two.variables, two.backends) == (four.environment, four.variables, four.backends)
+    assert dict(two.variables) == dict(NODES)
+    assert ON_NODES.items() <= two.environment.items()
