@@ -88,3 +88,15 @@ def test_a_name_is_made_of_a_title(text: str, name: str) -> None:
 def test_a_title_without_a_letter(text: str) -> None:
     with pytest.raises(StackError, match="--name"):
         own_recipes.named(text)
+
+
+def test_a_folder_of_somebody_else_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_recipes.write(tmp_path, "mine", TEXT)
+    own_recipes.write(tmp_path, "other", TEXT)
+    monkeypatch.setattr(recipes, "_MOST", 1)
+    with pytest.raises(StackError, match="has more than 1 recipes"):
+        recipes.known(tmp_path)
+    (tmp_path / recipes.OWN / "other.toml").unlink()
+    (tmp_path / recipes.OWN / "mine.toml").write_text(TEXT + "#" * 2**17)
+    with pytest.raises(StackError, match="is larger than 128 KiB"):
+        recipes.load("mine", tmp_path)

@@ -17,6 +17,8 @@ from stack.model.document import Table
 NAME = r"[a-z][a-z0-9-]*"
 _OWN = frozenset({"title", "speed", "proven"})
 _TABLES = ("environment", "variables", "hardware", "backends")
+_LARGEST = 2**17
+"""Bytes of the largest recipe; the longest of ours has 4,000."""
 _FLAG = re.compile(r"--?[A-Za-z]")
 _BACKEND = "backends."
 
@@ -32,7 +34,7 @@ def load(file: Path, folder: Path) -> tuple[Table, str | None]:
         StackError: a file cannot be read, the base is unknown or has a base itself, or the changes do not fit it.
 
     """
-    table = document.load(file)
+    table = document.load(file, largest=_LARGEST)
     if not table.given("base"):
         if table.given("without"):
             raise table.error("without", "is given, and base is not", "name the recipe that it changes")
@@ -51,7 +53,7 @@ def _base(table: Table, name: str, folder: Path) -> dict[str, Any]:
     if place is None or name == table.file.stem:
         others = sorted({path.stem for each in (beside, folder) for path in each.glob("*.toml")} - {table.file.stem})
         raise unknown_name("base", name, others, holder=str(table.file), lister="stack recipe list")
-    base = document.load(place)
+    base = document.load(place, largest=_LARGEST)
     if base.given("base"):
         raise table.error("base", f"is {name}, which has a base itself", f"name {base.text('base')}, and repeat the changes")
     return document.parse(document.read_text(place))

@@ -39,6 +39,8 @@ GIVEN = "given"
 """The model of a recipe for a user's own server, which serves gpt-oss in any size with any weights."""
 RANK = "NODE_RANK"
 """The variable with the number of the node on which a server is started; clients connect to node 0."""
+_MOST = 1000
+"""Recipes of a stack's own."""
 TINY = ("tiny", "tiny-mxfp4")
 """The models that the validation generates."""
 
@@ -130,7 +132,10 @@ def _files(root: Path | None) -> dict[str, Path]:
     if root is None or not (own := root / OWN).is_dir():
         return found
     files.check_tree(own)  # a checkout's files may come from somebody else
-    return found | {path.stem: path for path in own.glob("*.toml")}
+    named = {path.stem: path for path in own.glob("*.toml")}
+    if len(named) > _MOST:
+        raise StackError(f"{own} has more than {_MOST} recipes", "remove some")
+    return found | named
 
 
 def read(file: Path) -> Recipe:
