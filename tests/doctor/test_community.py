@@ -280,6 +280,18 @@ def test_control_characters_of_what_is_left_out_are_gone(tmp_path: Path) -> None
     assert made.shared.name.isprintable()
 
 
+def test_what_nobody_would_read_is_shortened(tmp_path: Path) -> None:
+    made = read(tmp_path, EUGR + "     " + "loose " * 500 + "\n")
+    assert len(made.shared.left_out) == 41
+    assert (made.shared.left_out[-1].what, made.shared.left_out[-1].needs_person) == ("462 more like these", True)
+    for text in (
+        EUGR + "     " + "--a 1 " * 300 + "\n",
+        EUGR.replace("  ONE: 1\n", "".join(f"  X{n}: 1\n" for n in range(301))),
+    ):
+        with pytest.raises(StackError, match="more than 300 flags or variables"):
+            read(tmp_path, text)
+
+
 def test_a_link_or_a_device_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(StackError):
         community.read(Path("/dev/zero"))

@@ -28,6 +28,8 @@ _LOADS = frozenset(
 """Flags that name Python code to load."""
 _OPENS = frozenset({"--allowed-local-media-path"})
 """Flags that let clients do more than ask."""
+_MOST = 300
+"""Most flags, and most variables; recipes have some twenty."""
 _UTILIZATION = 0.92
 """vLLM's default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
 
@@ -86,6 +88,8 @@ def draft(
 
     """
     given = tuple(flags)
+    if len(given) > _MOST or len(environment) > _MOST:
+        raise StackError(f"it has more than {_MOST} flags or variables", "import a recipe that somebody wrote by hand")
     _demand_plain(title, *environment, *environment.values(), *(part or "" for flag in given for part in flag))
     if model is None or not re.fullmatch(REPOSITORY, model):
         raise StackError(f"the model is {model or 'not named'!r:.100}, no repository", "name one with --model OWNER/NAME")

@@ -19,6 +19,8 @@ from stack.doctor.script import Flag, Script, Serve
 _LARGEST = 2**16
 """Most characters of a recipe; the longest known one has 6,000."""
 _SHOWN = 200
+_MOST = 40
+"""Most keys and words that are listed as not carried over."""
 _WORKS = {
     "mods": "patches of its container",
     "build_args": "how its container is built",
@@ -122,7 +124,7 @@ def parse(path: str, text: str) -> SharedRecipe:
         most=1 if alone else _count(get.get("max_nodes")),
         script=found,
         serve=found.serves[0],
-        left_out=(*_left_out(top), *_unread(found)),
+        left_out=_bounded((*_left_out(top), *_unread(found))),
     )
 
 
@@ -182,6 +184,15 @@ def _unread(found: Script) -> Iterator[LeftOut]:
                 yield LeftOut(
                     "command", command[0].line, f"{_line(word)!r} belongs to no flag, or to a flag with several values", True
                 )
+
+
+def _bounded(left_out: tuple[LeftOut, ...]) -> tuple[LeftOut, ...]:
+    """Shorten a list that nobody would read."""
+    if len(left_out) <= _MOST:
+        return left_out
+    rest = left_out[_MOST:]
+    more = LeftOut("more", rest[0].line, f"{len(rest)} more like these", any(each.needs_person for each in rest))
+    return (*left_out[:_MOST], more)
 
 
 def _is_flag(word: str) -> bool:
