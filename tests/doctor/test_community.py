@@ -281,13 +281,11 @@ def test_control_characters_of_what_is_left_out_are_gone(tmp_path: Path) -> None
 
 
 def test_what_nobody_would_read_is_shortened(tmp_path: Path) -> None:
-    made = read(tmp_path, EUGR + "     " + "loose " * 500 + "\n")
+    made = read(tmp_path, EUGR.replace("--enable-auto-tool-choice", "--x " + "loose " * 500))
     assert len(made.shared.left_out) == 41
     assert (made.shared.left_out[-1].what, made.shared.left_out[-1].needs_person) == ("462 more like these", True)
-    for text in (
-        EUGR + "     " + "--a 1 " * 300 + "\n",
-        EUGR.replace("  ONE: 1\n", "".join(f"  X{n}: 1\n" for n in range(301))),
-    ):
+    many = "".join(f"  X{number}: 1\n" for number in range(301))
+    for text in (EUGR.replace("--enable-auto-tool-choice", "--a 1 " * 300), EUGR.replace("  ONE: 1\n", many)):
         with pytest.raises(StackError, match="more than 300 flags or variables"):
             read(tmp_path, text)
 

@@ -55,7 +55,10 @@ def named(path: str, text: str) -> Iterator[Named]:
 
 def _is_value(code: str, word: re.Match[str]) -> bool:
     """Return whether a word is the whole value of a key or of a flag, and so no variable."""
-    return not code[word.end() :].startswith("=") and _BEFORE_VALUE.search(code[max(0, word.start() - _NEAR) : word.start()]) is not None
+    return (
+        not code[word.end() :].startswith("=")
+        and _BEFORE_VALUE.search(code[max(0, word.start() - _NEAR) : word.start()]) is not None
+    )
 
 
 @functools.lru_cache(maxsize=4)
