@@ -16,7 +16,7 @@ import tomlkit
 
 from stack.base.errors import StackError
 from stack.cli import schemas
-from stack.deploy import recipes
+from stack.deploy import derived_recipes, recipe_parts, recipes
 from stack.doctor.knowledge import load
 from stack.doctor.knowledge.rule import Origin
 from stack.model import lint_policy, pins, proof_command, series, stack, verdict
@@ -30,7 +30,7 @@ READERS: Mapping[str, tuple[ModuleType, ...]] = {
     "pins.toml": (pins,),
     "stack.toml": (stack, lint_policy),
     "series.toml": (series, proof_command),
-    "recipe.toml": (recipes,),
+    "recipe.toml": (recipes, recipe_parts, derived_recipes),
     "gates.toml": (gates,),
     "verdict.json": (verdict,),
     "rules.toml": (load,),
@@ -94,7 +94,10 @@ pull = ["https://host/3"]
 """,
     "recipe.toml": """
 title = "A model"
-model = "given"
+base = "gpt-oss-120b-h200"
+without = ["FLASHINFER_CUDA_ARCH_LIST"]
+model = "some/model"
+revision = "0123456789012345678901234567890123456789"
 arguments = ["--port", "${PORT}"]
 environment = { A = "b" }
 flags = ["avx"]
@@ -119,7 +122,9 @@ kv = "e"
 graphs = true
 [[speed]]
 context = 512
+requests = 2
 decode = 9.5
+by = "me"
 source = "measured"
 """,
     "gates.toml": """

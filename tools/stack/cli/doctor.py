@@ -136,7 +136,7 @@ def command(
     if fix and not scripts:
         raise StackError("--fix needs a script", "name one with --script")
     options: Options = context.obj
-    recipe = recipes.load(name) if name is not None else None
+    recipe = recipes.load(name, root_of(options)) if name is not None else None
     findings: list[Finding] = []
     asked: list[Asked] = []
     blocks: list[str] = []

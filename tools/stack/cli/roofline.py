@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from stack.cli.common import json_option, print_json, print_table
+from stack.cli.common import Options, json_option, print_json, print_table
 from stack.cli.completing import complete_recipes
+from stack.cli.doctor_rules import root_of
 from stack.cli.sentences import fact, say
 from stack.deploy import recipes as known
 from stack.deploy.hardware import Profile
@@ -41,7 +42,9 @@ from stack.serving.roofline import Point, Roofline
     help="Also draw a figure; an SVG if FILE ends in .svg. Needs matplotlib (the extra `plot`).",
 )
 @json_option
+@click.pass_obj
 def command(
+    options: Options,
     recipes: tuple[str, ...],
     hardware: str | None,
     contexts: tuple[int, ...],
@@ -59,6 +62,7 @@ def command(
     random. Measured speeds may have used other formats.
     """
 
+    root = root_of(options)
     rooflines = [
         roofline.of(
             recipe,
@@ -67,7 +71,7 @@ def command(
             batches=batches or (1,),
             config=config,
         )
-        for recipe in map(known.load, dict.fromkeys(recipes))
+        for recipe in (known.load(name, root) for name in dict.fromkeys(recipes))
     ]
     if plot is not None:
         drawing.draw(rooflines, plot, steps=steps)
