@@ -95,7 +95,16 @@ def shape(file: Path) -> Shape:
         StackError: it cannot be read, or is not that of a gpt-oss.
 
     """
-    values = _object(file)
+    return shape_of(_object(file), file)
+
+
+def shape_of(values: Mapping[str, Any], file: Path) -> Shape:
+    """Read the shape from the content of a `config.json`; `file` is named in errors.
+
+    Raises:
+        StackError: it is not that of a gpt-oss.
+
+    """
     # A configuration has many more keys: only these are read.
     return _shape(Table({name: values[name] for name in Shape.__slots__ if name in values}, file=file))
 

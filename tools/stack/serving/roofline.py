@@ -133,7 +133,7 @@ def of(
 
     """
     speculation.demand(drafts, acceptance)
-    recipe, asked, notes = _speculating(_with_nodes(recipe, nodes), drafts, acceptance)
+    recipe, asked, notes = speculation.asked(_with_nodes(recipe, nodes), drafts, acceptance)
     found = _model(recipe, config, machine)
     _demand("--context", contexts, 0, LONGEST if isinstance(found, Shape) else found.longest)
     _demand("--batch", batches, 1, 100_000)
@@ -211,46 +211,12 @@ def _with_nodes(recipe: Recipe, nodes: int | None) -> Recipe:
     return replace(recipe, arguments=(*recipe.arguments, "--tensor-parallel-size", str(nodes)))
 
 
-def _speculating(
-    recipe: Recipe, drafts: int | None, acceptance: float | None
-) -> tuple[Recipe, tuple[int, float] | None, tuple[str, ...]]:
-    """Return the recipe without speculation, the drafts of a step and their acceptance, and what has to be said about it."""
-    given = layout.options(recipe.arguments)
-    own = speculation.drafted(given, recipe.name) if drafts is None else drafts or None
-    if speculation.OPTION in given:
-        recipe = replace(recipe, arguments=_without(recipe.arguments, speculation.OPTION))
-    if own is None and acceptance is not None:
-        who = f"recipe {recipe.name} drafts" if recipe.name else "without a recipe a server drafts"
-        raise StackError(f"--acceptance without --drafts: {who} nothing", "name --drafts, or leave --acceptance out")
-    if own is None:
-        return recipe, None, ()
-    if acceptance is None:
-        return recipe, None, (f"the recipe drafts {own} tokens a step: --acceptance counts them, this is without drafts",)
-    return recipe, (own, acceptance), ()
-
-
-def _without(arguments: Sequence[str], option: str) -> tuple[str, ...]:
-    """Leave an option and its value out of arguments."""
-    kept: list[str] = []
-    skips = False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        if name.replace("_", "-") == option:
-            skips = not equals
-        elif skips and not argument.startswith("-"):
-            skips = False
-        else:
-            kept.append(argument)
-            skips = False
-    return tuple(kept)
-
-
 def _model(recipe: Recipe, config: Path | None, machine: Profile) -> Shape | general.Model:
     """Find the model: that of a file, or the published one of the recipe."""
     if config is not None:
         own = config_file.load(config)
         if config_file.kind(own) == config_file.GPT_OSS or ("model_type" not in own and {*Shape.__slots__} <= own.keys()):
-            return checkpoints.shape(config)
+            return checkpoints.shape_of(own, config)
         return _read(config_file.formats_beside(config, own), str(config), recipe, machine)
     published = checkpoints.load(recipe.model) if recipe.model in checkpoints.known() else None
     if published is not None and published.shape is not None:

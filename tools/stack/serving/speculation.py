@@ -2,10 +2,12 @@
 """Speculative decoding: what a recipe drafts, and how many tokens a step then makes."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stack.base.errors import StackError
+from stack.deploy.recipes import Recipe
+from stack.serving import layout
 from stack.serving.shapes import counting
 
 OPTION = "--speculative-config"
@@ -62,3 +64,42 @@ def demand(drafts: int | None, acceptance: float | None) -> None:
         raise StackError(f"--acceptance {acceptance:g} is out of range", "it goes from 0 to 1")
     if drafts and acceptance is None:
         raise StackError("--drafts without --acceptance", "name the share of the drafts that is accepted, such as 0.7")
+
+
+def asked(
+    recipe: Recipe, drafts: int | None, acceptance: float | None
+) -> tuple[Recipe, tuple[int, float] | None, tuple[str, ...]]:
+    """Return the recipe without speculation, the drafts of a step and their acceptance, and what has to be said about it.
+
+    Raises:
+        StackError: there is an acceptance, and nothing is drafted.
+
+    """
+    given = layout.options(recipe.arguments)
+    own = drafted(given, recipe.name) if drafts is None else drafts or None
+    if OPTION in given:
+        recipe = replace(recipe, arguments=_without(recipe.arguments, OPTION))
+    if own is None and acceptance is not None:
+        who = f"recipe {recipe.name} drafts" if recipe.name else "without a recipe a server drafts"
+        raise StackError(f"--acceptance without --drafts: {who} nothing", "name --drafts, or leave --acceptance out")
+    if own is None:
+        return recipe, None, ()
+    if acceptance is None:
+        return recipe, None, (f"the recipe drafts {own} tokens a step: --acceptance counts them, this is without drafts",)
+    return recipe, (own, acceptance), ()
+
+
+def _without(arguments: Sequence[str], option: str) -> tuple[str, ...]:
+    """Leave an option and its value out of arguments."""
+    kept: list[str] = []
+    skips = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if name.replace("_", "-") == option:
+            skips = not equals
+        elif skips and not argument.startswith("-"):
+            skips = False
+        else:
+            kept.append(argument)
+            skips = False
+    return tuple(kept)

@@ -12,9 +12,10 @@ from stack.model import document
 from stack.serving import formats
 from stack.serving.formats import Format
 from stack.serving.shapes import quantization
-from stack.serving.shapes.families import BUILDERS, WRAPPERS, Source
+from stack.serving.shapes.families import BUILDERS, WRAPPERS
 from stack.serving.shapes.keys import Keys
 from stack.serving.shapes.model import Model
+from stack.serving.shapes.source import Source
 
 LARGEST = 8 * 2**20
 """Bytes of the largest file; those with a list of all quantized layers have some hundred thousand."""
