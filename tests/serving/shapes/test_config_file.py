@@ -174,6 +174,8 @@ def test_fp8_and_mxfp4() -> None:
             {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:(a+)+$"], "weights": GROUP}}},
             "the pattern '(a+)+$' is too complex",
         ),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["re:.*a.*b.*c.*d"]}, "the pattern '.*a.*b.*c.*d' is too"),
+        ({"quant_method": "fp8", "ignored_layers": ["re:" + "a" * 301]}, "is too complex"),
         (
             {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:a["], "weights": GROUP}}},
             "'a[' is not a regular expression",

@@ -15,7 +15,7 @@ from stack.validation.bench.benchy import Measured, Size, Target
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What to measure with llama-benchy: its interpreter, the sizes, and the model's folder (None: the one that the server names).
+    """A measurement with llama-benchy: its interpreter, the sizes, and the model's folder (None: the one that the server names).
 
     `tiny`: the model makes mostly control tokens, which do not arrive as text.
     """
