@@ -49,10 +49,10 @@ sources: $(VENV)/stamp
 
 # The inner loop: without upstream sources, and without tests that take seconds by their nature.
 quick: $(VENV)/stamp lint types
-	$(call stage,make quick,$(PYTEST) -n $(JOBS) -m 'not slow and $(QUICK)' --ignore tests/upstream --ignore tests/demo)
+	$(call stage,make quick,TMPDIR=$$($(BIN)/python tests/scratch.py) $(PYTEST) -n $(JOBS) -m 'not slow and $(QUICK)' --ignore tests/upstream --ignore tests/demo)
 
 quick-tests: $(VENV)/stamp
-	$(call stage,quick tests,$(PYTEST) -n $(JOBS) -m '$(QUICK)' --ignore tests/upstream)
+	$(call stage,quick tests,TMPDIR=$$($(BIN)/python tests/scratch.py) $(PYTEST) -n $(JOBS) -m '$(QUICK)' --ignore tests/upstream)
 
 # Each patch's proof with all patches and without it, and upstream's own tests.
 test-proofs: $(VENV)/stamp

@@ -2,6 +2,11 @@
 """What a server says while it starts: all of it is handed on, so much of it is kept."""
 
 import io
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -16,3 +21,20 @@ def test_a_log_without_an_end_is_handed_on_and_not_kept(monkeypatch: pytest.Monk
     assert len(handed) == 2**22 + 6
     assert text.startswith("first x")
     assert len(text) < 2**17 + 2**16
+
+
+def test_an_interrupt_that_no_system_call_sees_ends_the_wait() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as server:
+
+        def interrupt() -> None:
+            time.sleep(0.3)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # the thread that waits sleeps on
+
+        threading.Thread(target=interrupt).start()
+        late = threading.Timer(30, server.kill)
+        late.start()
+        with pytest.raises(KeyboardInterrupt):
+            start._ended(server)
+        late.cancel()
+        assert server.poll() is None
+        server.kill()

@@ -82,7 +82,17 @@ def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Itera
         text = output.text()
         reading = vllm_log.read(text)
         output.forget()
-        yield Up(reading, _mismatches(start.recipe, reading, text), start.url, model, time.monotonic() - began, process.wait)
+        yield Up(reading, _mismatches(start.recipe, reading, text), start.url, model, time.monotonic() - began, lambda: _ended(process))
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> int:
+    """Wait until a server ends; return its exit code.
+
+    `Popen.wait` sleeps through a signal that comes after Python's last look for signals and before its system call.
+    """
+    while (code := process.poll()) is None:
+        time.sleep(_PAUSE)
+    return code
 
 
 def _mismatches(recipe: Recipe, reading: Reading, text: str) -> tuple[Mismatch, ...]:
