@@ -226,7 +226,14 @@ def _model(recipe: Recipe, config: Path | None, machine: Profile) -> Shape | gen
     if published is not None:
         problem = f"recipe {recipe.name} serves {published.repository}, whose shape is not known here"
         raise StackError(problem, "name its config.json with --config")
-    what = "serves any model" if recipe.model == GIVEN else "serves a model of a few MB that the validation writes"
+    few = "serves a model of a few MB that the validation writes"
+    what = (
+        "serves any model"
+        if recipe.model == GIVEN
+        else few
+        if recipe.is_ours
+        else f"serves {recipe.model}, whose shape is not known here"
+    )
     raise StackError(f"recipe {recipe.name} {what}", "name a published model's --config config.json")
 
 

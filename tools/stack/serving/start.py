@@ -82,7 +82,14 @@ def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Itera
         text = output.text()
         reading = vllm_log.read(text)
         output.forget()
-        yield Up(reading, _mismatches(start.recipe, reading, text), start.url, model, time.monotonic() - began, lambda: _ended(process))
+        yield Up(
+            reading,
+            _mismatches(start.recipe, reading, text),
+            start.url,
+            model,
+            time.monotonic() - began,
+            lambda: _ended(process),
+        )
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int:
