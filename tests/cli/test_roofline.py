@@ -149,7 +149,11 @@ def test_a_configuration_without_a_recipe(stack: Stack, tmp_path: Path) -> None:
     assert (one["recipe"], one["model"], one["moe"], two["nodes"]) == (None, str(file), None, 2)
     assert two["points"][0]["bytes"] == one["points"][0]["bytes"] / 2
     assert one["points"][0]["components"][-1] == {"name": "KV", "format": "FP8", "bytes": 25600.0, "seconds": 25600 / 232e9}
-    assert "config.json" in stack(*arguments).out
+    odd = file.rename(tmp_path / "x\x1b[31m.json")
+    shown = stack(*arguments[:2], odd, *arguments[3:], "--steps").out
+    assert "\x1b" not in shown
+    assert shown.count("x\\x1b[31m.json") == 3
+    assert "no steps, which are known for gpt-oss without drafts only" in shown
 
 
 def test_no_stack_is_needed(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,10 @@ from stack.serving import roofline
     "--config", type=click.Path(path_type=Path), help="The config.json of another model than the recipe's; needs no recipe."
 )
 @click.option(
-    "--bandwidth", type=float, metavar="GB/s", help="Memory bandwidth in 10^9 bytes per second. Default: the measured one."
+    "--bandwidth",
+    type=float,
+    metavar="GB/s",
+    help="Memory bandwidth in 10^9 bytes per second. Default: the measured one, or the data sheet's.",
 )
 @click.option(
     "--nodes", type=int, metavar="N", help="Nodes that share the model, tensor parallel. Default: as the recipe says."

@@ -15,6 +15,7 @@ from stack.base.progress import Progress
 from stack.cli import sentences, starting
 from stack.cli.common import Options, paused, print_json, progress
 from stack.cli.rendering import comparison as rendering
+from stack.cli.rendering.text import one_line
 from stack.deploy import recipes, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.serving import demands, summary
@@ -158,13 +159,13 @@ class _Said:
             first, *last = str(failed).splitlines()
             refused = [f"{each.part} {each.name} was refused: {each.why}" for each in vllm_log.read(failed.log).refused]
             for line in last:
-                click.echo(line, err=True)
+                click.echo(one_line(line), err=True)
             return self._failed(f"{self._next()} did not start: {first}", refused)
         except (UnmeasuredError, TooShortError) as failed:
             held.close()
             first, *last = str(failed).splitlines()
             for line in last:
-                click.echo(line, err=True)
+                click.echo(one_line(line), err=True)
             return self._failed(f"{self._next()} was not measured: {first}", ())
         held.close()
         self._print(flow.results(samples), None)

@@ -121,7 +121,8 @@ def _stated(point: Point) -> tuple[Measured, ...]:
 
 
 def _name(roofline: Roofline) -> str:
-    return roofline.recipe.name or Path(roofline.model).name
+    """Name a roofline; matplotlib takes dollar signs for mathematics."""
+    return roofline.recipe.name or Path(roofline.model).name.replace("$", r"\$")
 
 
 def _requests(point: Point) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stack.cli.common import print_table
+from stack.cli.rendering.text import one_line
 from stack.cli.sentences import fact, say
 from stack.deploy.hardware import Profile
 from stack.serving import contradictions
@@ -26,7 +27,7 @@ def show(rooflines: Sequence[Roofline], *, steps: bool) -> None:
     if against:
         click.echo()
     for entry in against:
-        say(entry.words)
+        say(one_line(entry.words))
 
 
 def _print_components(drawn: Roofline) -> None:
@@ -35,7 +36,7 @@ def _print_components(drawn: Roofline) -> None:
         points = [point for point in drawn.points if point.batch == batch]
         together = "" if batch == 1 else f", {batch} requests at once"
         name = f"{drawn.recipe.name}: {drawn.model}" if drawn.recipe.name else drawn.model
-        fact(f"{name} on {_where(drawn.machine, drawn.nodes)}{together}")
+        fact(one_line(f"{name} on {_where(drawn.machine, drawn.nodes)}{together}"))
         if drawn.speculation is not None:
             spoken = drawn.speculation
             fact(
@@ -107,12 +108,12 @@ def _print_measured(rooflines: Sequence[Roofline]) -> None:
 
 def _print_steps(one: Roofline) -> None:
     if not one.steps:
-        fact(f"{_name(one)}: no steps, which are known for gpt-oss without drafts only")
+        fact(f"{one_line(_name(one))}: no steps, which are known for gpt-oss without drafts only")
         return
     batch = one.steps[0].points[0].batch
     together = "" if batch == 1 else f", {batch} requests at once"
     click.echo()
-    fact(f"{_name(one)}, one change at a time{together}: tokens a second at most")
+    fact(f"{one_line(_name(one))}, one change at a time{together}: tokens a second at most")
     first, _, of_first = one.steps[0].title.partition(": ")
     rows = [
         (
