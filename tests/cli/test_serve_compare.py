@@ -80,7 +80,21 @@ def test_in_words(shown: Comparison, capsys: pytest.CaptureFixture[str], monkeyp
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     [decode] = [line for line in lines if line.startswith("decode 128 at 512")]
-    assert decode.split() == ["decode", "128", "at", "512", "100", "150", "1.500", "1.454", "to", "1.548", "B", "is", "faster"]
+    assert decode.split() == [
+        "decode",
+        "128",
+        "at",
+        "512",
+        "100.0",
+        "150.0",
+        "1.500",
+        "1.454",
+        "to",
+        "1.548",
+        "B",
+        "is",
+        "faster",
+    ]
     [prefill] = [line for line in lines if line.startswith("prefill 512")]
     assert prefill.endswith("no difference shown")
     assert "A (cpu-fp32): MoE CPU" in lines[0]

@@ -3,6 +3,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from stack.base import addresses
+from stack.base.progress import silent
+from stack.cli import serve_compare
+from stack.cli.common import Options
+from stack.cli.serve_compare import CompareRequest
 from stack.deploy import recipes
+from stack.serving.comparison import flow
+from stack.store import cache
 from stack.validation import machine
+from stack.validation.bench import benchy
 
 from ..cli.conftest import SCRIPT
 from ..serving.comparison.conftest import Standing, standing
@@ -26,20 +34,26 @@ SMALL = ("--pp", "256", "--tg", "16", "--runs", "2", "--rounds", "3")
 
 @pytest.mark.slow
 @pytest.mark.images
-def test_mxfp4_against_float32() -> None:
-    if not {*recipes.load("cpu-mxfp4").flags} <= {*machine.here().flags}:
+def test_mxfp4_and_float32_on_real_servers() -> None:
+    """One round, which is two starts of a minute each: a whole comparison takes six."""
+    both = recipes.load("cpu-mxfp4"), recipes.load("cpu-fp32")
+    if not {*both[0].flags} <= {*machine.here().flags}:
         pytest.skip("the CPU lacks what cpu-mxfp4 needs")
-    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "serve", "--compare", "cpu-mxfp4", "cpu-fp32"]
-    sizes = ["--pp", "512", "--tg", "32", "--rounds", "3", "--runs", "2", "--port", str(addresses.free_port())]
-    done = subprocess.run([*command, *sizes, "--json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    said = json.loads(done.stdout)
-    assert said["order"] == list("abbaab")
-    assert [server["kernels"].split(" · ")[0] for server in said["servers"]] == ["MoE CPU", "MoE CPU"]
-    assert {result["kind"] for result in said["results"]} == {"decode", "prefill"}
-    for result in said["results"]:
-        assert 0 < result["low"] <= result["ratio"] <= result["high"]
-        assert min(*result["a"], *result["b"]) > 0
+    request = CompareRequest(
+        *((both[0].name, both[1].name), None, None, "127.0.0.1", addresses.free_port(), (), 1, 2, (512,), (32,), False, 900.0)
+    )
+    options = Options(ROOT, None)
+    python = benchy.python(cache.root(), silent)
+    with serve_compare.planned(options, request, both, python, silent) as plan:
+        first, second = flow.run(plan, lambda _: None, silent)
+    assert (first.label, first.up.reading.cache.kind, second.up.reading.cache.kind) == ("A", "bfloat16", "float32")
+    assert first.up.mismatches == second.up.mismatches == ()
+    for sample in (first, second):
+        [measured] = sample.measured
+        assert measured.size.name == "pp512-tg32"
+        assert min(*measured.decode, *measured.prefill) > 0
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", request.port), 1)
 
 
 def compare(standing: Standing, *arguments: str) -> list[str]:

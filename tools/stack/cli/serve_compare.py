@@ -3,7 +3,7 @@
 
 import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,21 +90,35 @@ def run(context: click.Context, request: CompareRequest, take: Callable[[bytes],
     """Compare two recipes and print the result; return the exit code."""
     first, second = map(recipes.load, request.names)
     _demand(request, first, second)
-    sizes = [
-        Size(prompt, answer, request.runs) for prompt in request.prompts or PROMPTS for answer in request.answers or ANSWERS
-    ]
     with contextlib.ExitStack() as held:
         tell = held.enter_context(progress(lines=True))
         base: Options = context.obj
         python = benchy.python(cache.root(base.cache), tell)
-        contestants = [
-            _contestant(label, recipe, request, held.enter_context(starting.made(base, _server(recipe, request), tell)))
-            for label, recipe in zip(("A", "B"), (first, second), strict=True)
-        ]
-        bench = measuring.Bench(python, sizes, request.model, tiny=first.is_ours)
-        plan = Plan((contestants[0], contestants[1]), request.rounds, bench, request.fallback)
+        plan = held.enter_context(planned(base, request, (first, second), python, tell))
         said = _Said(request, as_json=as_json)
         return said.ended(plan, take, tell, held)
+
+
+@contextlib.contextmanager
+def planned(
+    base: Options, request: CompareRequest, both: tuple[Recipe, Recipe], python: Path, tell: Progress
+) -> Iterator[Plan]:
+    """Yield the plan of a comparison, with both servers ready to start; `python` is the interpreter of llama-benchy.
+
+    Raises:
+        StackError: vLLM or the model is not available.
+
+    """
+    sizes = [
+        Size(prompt, answer, request.runs) for prompt in request.prompts or PROMPTS for answer in request.answers or ANSWERS
+    ]
+    with contextlib.ExitStack() as held:
+        first, second = (
+            _contestant(label, recipe, request, held.enter_context(starting.made(base, _server(recipe, request), tell)))
+            for label, recipe in zip(("A", "B"), both, strict=True)
+        )
+        bench = measuring.Bench(python, sizes, request.model, tiny=both[0].is_ours)
+        yield Plan((first, second), request.rounds, bench, request.fallback)
 
 
 def _demand(request: CompareRequest, first: Recipe, second: Recipe) -> None:
@@ -182,7 +196,7 @@ class _Said:
     def _finished(self, sample: Sample) -> None:
         self._samples.append(sample)
         speeds = ", ".join(
-            f"{measured.size.name} {statistics.median(measured.prefill):.4g} and {statistics.median(measured.decode):.4g} tok/s"
+            f"{measured.size.name} {statistics.median(measured.prefill):.0f} and {statistics.median(measured.decode):.1f} tok/s"
             for measured in sample.measured
         )
         with paused():

@@ -39,8 +39,8 @@ def show(shown: Comparison) -> None:
     rows = [
         (
             result.title,
-            f"{statistics.median(result.first):.4g}",
-            f"{statistics.median(result.second):.4g}",
+            _speed(statistics.median(result.first)),
+            _speed(statistics.median(result.second)),
             f"{result.estimate.ratio:.3f}",
             f"{result.estimate.low:.3f} to {result.estimate.high:.3f}",
             _verdict(result),
@@ -50,6 +50,14 @@ def show(shown: Comparison) -> None:
     print_table(("tok/s", "A", "B", "B / A", f"{CONFIDENCE:.0%} interval", ""), rows)
     say("`decode 128 at 512`: the speed of an answer of 128 tokens behind a prompt of 512.")
     say(f"Interval: {estimate.METHOD}. It is about starts on this machine as it is now.")
+
+
+def _speed(value: float) -> str:
+    return f"{value:.1f}" if value < _WHOLE else f"{value:.0f}"
+
+
+_WHOLE = 1000
+"""Tokens per second from which a tenth says nothing."""
 
 
 def _verdict(result: Result) -> str:
