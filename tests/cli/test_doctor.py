@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.doctor import running
 from stack.doctor.finding import Severity
 
 from .. import forked
@@ -84,6 +85,20 @@ def test_a_server(served: Path) -> None:
     known = {"check", "severity", "where", "line", "what", "fix"}
     assert {*loop} == known | {"rule", "sure", "because", "evidence"}
     assert (loop["severity"], loop["where"], loop["line"]) == ("wrong", url, None)
+
+
+def test_each_question_has_an_outcome() -> None:
+    with servers.serving(servers.on("/metrics", servers.HTML)) as url:
+        found = doctor("--url", url, "--json", "--context", "8k")
+        shown = doctor("--url", url, "--context", "none")
+    questions = {one["question"]: one for one in json.loads(found.out)["questions"]}
+    assert [*questions] == [question.name for question in running.CHECKS]
+    outcomes = {name: one["outcome"] for name, one in questions.items()}
+    assert (outcomes["metrics"], outcomes["content"], outcomes["context-64k"]) == ("worth knowing", "fine", "not asked")
+    assert 0 < sum(one["generated_tokens"] for one in questions.values()) <= 2000
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.count("since --context leaves it out") == 2
+    assert shown.out.splitlines()[-1].endswith("tokens for this, of at most 2000.")
 
 
 def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:

@@ -56,6 +56,11 @@ def test_list(stack: Stack, of_stack: Path, own: Path) -> None:
     assert f"{len(rules)} rules." in shown.out
 
 
+def test_json_may_stand_before_the_subcommand(stack: Stack) -> None:
+    assert {*parsed(stack("doctor", "--json", "rules", "show", "memory-taken"))} - {"schema"} == KEYS
+    assert stack("doctor", "rules", "show", "memory-taken").out.startswith("memory-taken\n")
+
+
 def test_show(stack: Stack) -> None:
     ran = stack("doctor", "rules", "show", "memory-taken")
     assert ran.code == 0

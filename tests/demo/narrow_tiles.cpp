@@ -2,7 +2,7 @@
 // The grouped MXFP8 x MXFP4 kernel's own layouts, on the host: which scale factors the threads of a tile read, and what fits into
 // shared memory. Prints, a tile a line: operands swapped or not, N, scale factors that are wrong, those that would be if every tile
 // read the first's, stages of the mainloop, bytes of shared memory.
-#include "../proof/compiling/narrow_tiles.hpp"
+#include "narrow_tiles.hpp"
 
 template <bool Swapped, int N>
 struct Narrow {

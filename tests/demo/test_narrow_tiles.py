@@ -19,7 +19,7 @@ from tests.keeping import Keep
 
 ROOT = Path(__file__).parents[2] / "examples/fork-v0.17.1"
 SOURCE = Path(__file__).with_name("narrow_tiles.cpp")
-HEADER = ROOT.parents[1] / "tests/proof/compiling/narrow_tiles.hpp"
+HEADER = SOURCE.with_suffix(".hpp")
 SHARED_MEMORY = 99 * 1024
 """Bytes that one block may have on SM120 and SM121."""
 

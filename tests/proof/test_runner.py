@@ -22,9 +22,9 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.objects import Entry
 
-from .test_proof_module import PYTHON, proved, root, stores
+from .test_proof_module import PYTHON, proved, root, running, shared_server, stores
 
-__all__ = ["proved", "root", "stores"]
+__all__ = ["proved", "root", "running", "shared_server", "stores"]
 
 WAITED = 60
 """Seconds within which an event has to come that takes a moment."""
@@ -109,7 +109,7 @@ SAME: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.fixture
-def prepared(root: Path, tmp_path: Path, python: Path) -> Callable[[], Run]:
+def prepared(root: Path, tmp_path: Path, python: Path, shared_server: None) -> Callable[[], Run]:
     """A proof with helpers, run once; the command that runs it again."""
     write(root, helper="import deeper\n", deeper="", unused="", conftest="", preload="import json\n")
     text = (root / "proofs/test_up_proof.py").read_text()
@@ -188,7 +188,7 @@ def test_a_variable_that_is_not_part_of_the_key_is_not_seen(
     ],
     ids=["skipped", "killed", "lacking", "ended", "stopped", "interrupted", "no memory", "no disk", "edited meanwhile"],
 )
-def test_what_did_not_run_whole_is_never_kept(root: Path, tmp_path: Path, body: str, said: str) -> None:
+def test_what_did_not_run_whole_is_never_kept(root: Path, tmp_path: Path, shared_server: None, body: str, said: str) -> None:
     append(root / "proofs/test_up_proof.py", f"\ndef test_more():\n    {body}\n")
     for _ in range(2):
         found = run(root, tmp_path / "cache")

@@ -11,16 +11,17 @@ GROUP = 16
 FP4_MAX, E4M3_MAX = 6.0, 448.0
 
 
-def scales(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Block scales in E4M3 and one global scale for each expert of [experts, rows, columns]."""
+def scales(weights: torch.Tensor, shared: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Block scales in E4M3 and one global scale for each expert of [experts, rows, columns]; `shared` sets the global ones."""
     blocks = weights.unflatten(-1, (-1, GROUP)).abs().amax(-1) / FP4_MAX
-    shared = blocks.flatten(1).amax(1) / E4M3_MAX
+    if shared is None:
+        shared = blocks.flatten(1).amax(1) / E4M3_MAX
     return (blocks / shared.view(-1, 1, 1)).to(torch.float8_e4m3fn), shared
 
 
-def quantize(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Two codes a byte, the lower nibble first, with block scales and global scales."""
-    block, shared = scales(weights)
+def quantize(weights: torch.Tensor, shared: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Two codes a byte, the lower nibble first, with block scales and global scales, which `shared` can set."""
+    block, shared = scales(weights, shared)
     scaled = weights.unflatten(-1, (-1, GROUP)) / (block.float() * shared.view(-1, 1, 1))[..., None]
     codes = (scaled.abs()[..., None] - VALUES).abs().argmin(-1) + 8 * torch.signbit(scaled)
     low, high = codes.flatten(-2).unflatten(-1, (-1, 2)).to(torch.uint8).unbind(-1)

@@ -31,6 +31,7 @@ with support.quiet():
         RoutingMethodType,
         nvfp4_moe_quant_config,
     )
+    from vllm.model_executor.layers.fused_moe.oracle import nvfp4 as oracle
     from vllm.model_executor.layers.fused_moe.oracle.nvfp4 import NvFp4MoeBackend, select_nvfp4_moe_backend
     from vllm.model_executor.layers.quantization import modelopt
     from vllm.model_executor.layers.quantization.utils.quant_utils import kNvfp4Dynamic, kNvfp4Static
@@ -59,6 +60,7 @@ PROVES = {
     ],
     HALVES: [
         "test_gate_and_up_with_different_scales_answer_as_the_checkpoint_says",
+        "test_a_range_for_the_experts_of_all_ranks_costs_small_activations_only",
         "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_linear_up_is_exact",
         "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_clamped_up_keeps_its_magnitude",
         "tests/kernels/moe/test_nvfp4_w13_global_scales.py::test_equal_scales_change_nothing",
@@ -271,6 +273,24 @@ def test_gate_and_up_with_different_scales_answer_as_the_checkpoint_says(
     read13 = nvfp4.dequantize(given["w13"], given["w13_scale"], given["w13_scale_2"])
     answer = nvfp4.experts(read13, nvfp4.dequantize(given["w2"], given["w2_scale"], given["w2_scale_2"]), tokens)
     assert nvfp4.error(answer, wanted) < 1e-5
+
+
+@pytest.mark.parametrize(("smaller", "least", "most"), [(1, 0.97, 1.03), (100, 0.97, 1.03), (5000, 2.5, 3.5)])
+def test_a_range_for_the_experts_of_all_ranks_costs_small_activations_only(smaller: int, least: float, most: float) -> None:
+    """keep-both-global-scales-…: the range of the second GEMM's input is up to gate / up too wide with expert parallelism."""
+    hidden = torch.nn.functional.silu(random(1, 64, 1024, deviation=1.0)) * random(1, 64, 1024, deviation=1.0, seed=1)
+    _, calibrated = nvfp4.scales(hidden)
+    gate = torch.ones(3)
+    halves = torch.stack([gate, gate / torch.tensor([10.0, 1.0, 3.0])], 1)
+    blocks = torch.ones(3, 64, 4, dtype=torch.float8_e4m3fn)
+    # The checkpoint's input scales of twelve experts, of which this rank has three.
+    *_, wide = oracle.merge_nvfp4_w13_global_scales(moe_config(3), blocks, halves, gate, calibrated.repeat(12))
+    torch.testing.assert_close(wide, 10 * calibrated.repeat(12))
+    tokens = hidden / smaller
+    before, after = (
+        nvfp4.error(nvfp4.dequantize(*nvfp4.quantize(tokens, shared)), tokens) for shared in (calibrated, wide[:1])
+    )
+    assert least < after / before < most
 
 
 # FlashInfer's b12x MoE

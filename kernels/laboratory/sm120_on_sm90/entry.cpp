@@ -16,7 +16,7 @@ cudaError_t CutlassMXFP4GroupwiseScaledGroupGEMMSM120(void* ints, size_t int_byt
 
 }  // namespace flashinfer::group_gemm
 
-/// The same fields as in kernels/sm120_on_sm90.py. Not in the unnamed namespace: functions with such a parameter would be local, too.
+/// The same fields as in grouped.py. Not in the unnamed namespace: functions with such a parameter would be local, too.
 struct Asked {
   void *ints, *floats, *a, *b, *sfa, *sfb, *out, *m_indptr;
   size_t int_bytes, float_bytes;
@@ -39,8 +39,6 @@ cudaError_t launched(Asked const& asked) {
 }
 
 cudaError_t chosen(int columns, bool swapped, Asked const& asked) {
-  if (columns == 8 && swapped) return launched<8, true>(asked);
-  if (columns == 16 && swapped) return launched<16, true>(asked);
   if (columns == 32) return swapped ? launched<32, true>(asked) : launched<32, false>(asked);
   if (columns == 64) return swapped ? launched<64, true>(asked) : launched<64, false>(asked);
   if (columns == 128) return swapped ? launched<128, true>(asked) : launched<128, false>(asked);

@@ -12,21 +12,24 @@ import click
 from stack.base.errors import StackError
 from stack.carry.drift import check_settings, check_values
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, interpreter, json_option, one_line, print_json
+from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.doctor_rules import rules as rules_command
 from stack.cli.rendering import terminal
 from stack.cli.seconds import Seconds
-from stack.cli.sentences import fact
+from stack.cli.sentences import fact, say
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
+from stack.doctor import facts, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts
 from stack.doctor.finding import Finding, Found, run
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
+from stack.doctor.server.context import LONG, SHORT
+from stack.doctor.server.interview import Asked
+from stack.doctor.server.purse import MOST
 from stack.model.stack import Stack
 from stack.projects import Unknown
 from stack.proof.compiling import jobs
@@ -35,6 +38,8 @@ from stack.validation import endpoint, machine
 
 _COLOURS = {"wrong": "red", "worth knowing": "yellow", "fine": "green", "could not tell": "magenta"}
 _SIGNS = {"wrong": "✗", "worth knowing": "!", "fine": "✓", "could not tell": "?"}
+_CONTEXTS = {"none": 0, "8k": SHORT, "64k": LONG}
+"""Tokens of the longest request by the words of `--context`."""
 _SPEED_AT = 128
 """Approximate context length at which speed is measured: a limit holds for one context length."""
 
@@ -76,11 +81,23 @@ _SPEED_AT = 128
     is_flag=True,
     help="Print a block for an issue report about each log: the cause, if a rule knows it, versions and the lines around it.",
 )
-@click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
+@click.option(
+    "--url",
+    help="A running server, such as http://127.0.0.1:8000, to ask what a user would: it generates at most 2,000 tokens. VLLM_API_KEY is "
+    "sent to it if it is set.",
+)
 @click.option("--model", help="The server's model to check. Default: the only one.")
 @click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.", shell_complete=complete_recipes)
 @click.option(
     "--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all of the server's answers together."
+)
+@click.option(
+    "--context",
+    "longest_prompt",
+    type=click.Choice([*_CONTEXTS]),
+    default="64k",
+    show_default=True,
+    help="The longest prompts that --url sends, in tokens. Those of 64k are left out if time does not allow them.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show checks without problems, too.")
 @json_option
@@ -99,6 +116,7 @@ def command(
     model: str | None,
     name: str | None,
     timeout: float,
+    longest_prompt: str,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -111,12 +129,15 @@ def command(
     """
 
     if context.invoked_subcommand is not None:
+        # A --json before `rules` is meant for the subcommand.
+        context.default_map = {"rules": {each: {"as_json": as_json} for each in rules_command.commands}}
         return
     if fix and not scripts:
         raise StackError("--fix needs a script", "name one with --script")
     options: Options = context.obj
     recipe = recipes.load(name) if name is not None else None
     findings: list[Finding] = []
+    asked: list[Asked] = []
     blocks: list[str] = []
     written: dict[str, str] = {}
     if machine or not (scripts or logs or url or dmesg or fact_files):
@@ -130,15 +151,20 @@ def command(
     if fact_files:
         findings += _facts(options, fact_files, recipe)
     if url is not None:
-        findings += _server(url, model, recipe, timeout)
+        asked = _server(url, model, recipe, timeout, longest_prompt)
+        findings += [finding for question in asked for finding in question.findings]
     if as_json:
-        print_json({**_json(findings), "report": "\n\n".join(blocks) or None, "fixed": written})
+        print_json(
+            {**_json(findings), "questions": _questions_json(asked), "report": "\n\n".join(blocks) or None, "fixed": written}
+        )
     else:
         _print(findings, verbose)
         for source, target in written.items():
             click.echo(f"{one_line(source)}: corrected in {one_line(target)}")
         for block in blocks if report else ():
             click.echo(f"\n```\n{block}\n```")
+        if asked:
+            say(f"The server generated {sum(each.tokens for each in asked)} tokens for this, of at most {MOST}.")
     context.exit(1 if any(finding.severity == "wrong" for finding in findings) else 0)
 
 
@@ -161,7 +187,9 @@ def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> It
     names = (
         of_capability(gathered.capability, unified=gathered.is_unified) if gathered.capability is not None else frozenset[str]()
     )
-    yield from inputs.look(load_rules(options), here.gather(), names, "this machine")
+    known = load_rules(options)
+    yield from inputs.look(known, here.gather(), names, "this machine")
+    yield from kernel_log.look(known, names)
 
 
 def _facts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
@@ -266,10 +294,12 @@ def _logs(
     return found
 
 
-def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) -> Iterator[Finding]:
+def _server(url: str, model: str | None, recipe: Recipe | None, longest: float, prompts: str) -> list[Asked]:
 
     base = endpoint.at(url).url.removesuffix("/v1")
-    return running.look(base, model, recipe, _limit(recipe), key=os.environ.get("VLLM_API_KEY"), longest=longest)
+    key, limit = os.environ.get("VLLM_API_KEY"), _limit(recipe)
+    with progress(lines=True) as tell:
+        return [*running.interview(base, model, recipe, limit, key=key, longest=longest, context=_CONTEXTS[prompts], tell=tell)]
 
 
 def _limit(recipe: Recipe | None) -> float | None:
@@ -293,7 +323,7 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             key=lambda finding: (order.index(finding.severity), finding.check == "version", finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
-        for finding in shown:
+        for finding in _merged(shown):
             sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
             fact(
@@ -306,7 +336,7 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             )
             if finding.found.fix:
                 fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
-            if finding.found.rule:
+            if finding.found.rule or finding.found.evidence:
                 fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
         if folded:
@@ -316,6 +346,15 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
     click.echo(
         ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
     )
+
+
+def _merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Join equal findings of several checks into one with all of their names."""
+    names: dict[Found, list[str]] = {}
+    for finding in findings:
+        names.setdefault(finding.found, []).append(finding.check)
+    where = findings[0].where if findings else ""
+    return [Finding(", ".join(dict.fromkeys(checks)), where, found) for found, checks in names.items()]
 
 
 def _behind(found: Found) -> str:
@@ -329,6 +368,8 @@ def _behind(found: Found) -> str:
         else ""
     )
     reports = f"; seen in {', '.join(found.evidence[:3])}" if found.evidence else ""
+    if not found.rule:
+        return one_line(reports.removeprefix("; "))
     return one_line(f"rule {found.rule} ({found.sure or 'a consequence'}){because}{reports}")
 
 
@@ -352,3 +393,18 @@ def _json(findings: Sequence[Finding]) -> dict[str, object]:
             for finding in findings
         ],
     }
+
+
+def _questions_json(asked: Sequence[Asked]) -> list[dict[str, object]]:
+    """Return what a server was asked as JSON."""
+
+    return [
+        {
+            "question": each.question.name,
+            "about": each.question.about,
+            "outcome": each.outcome,
+            "generated_tokens": each.tokens,
+            "seconds": round(each.seconds, 3),
+        }
+        for each in asked
+    ]

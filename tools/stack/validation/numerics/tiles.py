@@ -22,5 +22,5 @@ class Tile:
         return f"( 128, {self.columns}, 128, {str(self.swapped).lower()},"
 
 
-TILES = (*(Tile(columns, True) for columns in (8, 16, 32, 64, 128)), *(Tile(columns, False) for columns in (32, 64, 128)))
+TILES = tuple(Tile(columns, swapped) for swapped in (True, False) for columns in (32, 64, 128))
 """All tiles that FlashInfer instantiates at our pin; each takes the compiler two minutes."""
