@@ -5,32 +5,40 @@ from pathlib import Path
 
 import pytest
 
+from ..serving.shapes.configs import LLAMA
 from .conftest import Stack
 
 RECIPE = "gpt-oss-120b-spark"
+NVFP4 = "qwen3-6-35b-a3b-nvfp4-spark"
 
 
 def test_components_limits_and_what_was_measured(stack: Stack) -> None:
     done = stack("roofline", RECIPE)
     assert (done.code, done.err) == (0, "")
-    assert f"{RECIPE}: gpt-oss-120b on NVIDIA DGX Spark (GB10), 273 GB/s" in done.out
-    assert re.search(r"^experts +MXFP4, 4 of 128, 2880 x 2944 +1\.946 +7\.13 +69\.5% +68\.8% +66\.2%$", done.out, re.MULTILINE)
-    assert re.search(rf"^{RECIPE} +512 +1 +2\.799 +10\.25 +97\.5$", done.out, re.MULTILINE)
-    # The first context has what was published without one; no other repeats it.
-    assert done.out.count("llama.cpp on one DGX Spark") == 1
-    assert done.out.count("the fork's container on one DGX Spark") == 3
+    where = "232 GB/s (measured: a kernel that only reads reached 231 to 234, antirez/ds4 issue 773; the data sheet says 273)"
+    assert f"{RECIPE}: gpt-oss-120b on NVIDIA DGX Spark (GB10), {where}" in done.out
+    assert re.search(r"^experts +MXFP4, 4 of 128, 2880 x 2944 +1\.946 +8\.39 +69\.5% +68\.8% +66\.2%$", done.out, re.MULTILINE)
+    assert re.search(rf"^{RECIPE} +512 +1 +2\.799 +12\.07 +82\.9 +97\.5$", done.out, re.MULTILINE)
+    # Each source is a note, to which the rows of its contexts refer. The first context has what was published without one.
+    assert done.out.count("llama.cpp on one DGX Spark") == done.out.count("the fork's container on one DGX Spark") == 1
+    [fork, unstated] = [re.search(rf"^\[(\d)\] {name}", done.out, re.MULTILINE) for name in ("the fork's", "llama.cpp")]
+    assert fork is not None
+    assert unstated is not None
+    assert re.findall(rf"^{RECIPE} +(\d+) .* \[{fork[1]}\]$", done.out, re.MULTILINE) == ["512", "2048", "8192"]
+    assert re.findall(rf"^{RECIPE} +(\d+) .* \[{unstated[1]}\]$", done.out, re.MULTILINE) == ["512"]
     assert "one change at a time" not in done.out
+    assert "is wrong" not in done.out
 
 
 def test_the_steps(stack: Stack) -> None:
     found = stack("roofline", RECIPE, "--steps").out.rpartition("one change at a time")[2]
     assert re.findall(r"^(\+ )?(?:as|qkv|lm_head|experts|KV) .*? (\d\.\d{3}) +([\d.]+) +([\d.]+)", found, re.MULTILINE) == [
-        ("", "5.171", "18.94", "52.8"),
-        ("+ ", "3.768", "13.80", "72.5"),
-        ("+ ", "2.917", "10.69", "93.6"),
-        ("+ ", "2.831", "10.37", "96.4"),
-        ("+ ", "2.788", "10.21", "97.9"),
-        ("+ ", "2.788", "10.21", "97.9"),
+        ("", "5.171", "22.29", "44.9"),
+        ("+ ", "3.768", "16.24", "61.6"),
+        ("+ ", "2.917", "12.58", "79.5"),
+        ("+ ", "2.831", "12.20", "82.0"),
+        ("+ ", "2.788", "12.02", "83.2"),
+        ("+ ", "2.788", "12.02", "83.2"),
     ]
 
 
@@ -42,7 +50,7 @@ def test_the_documentation_has_these_numbers(stack: Stack) -> None:
 
 def test_recipes_side_by_side_each_once(stack: Stack) -> None:
     done = stack("roofline", RECIPE, "gpt-oss-120b-2-sparks", RECIPE, "--context", 100, "--batch", 1, "--batch", 8)
-    assert "on 2 x NVIDIA DGX Spark (GB10), each 273 GB/s" in done.out
+    assert "on 2 x NVIDIA DGX Spark (GB10), each 232 GB/s" in done.out
     limits = done.out.partition("\nrecipe ")[2]
     assert re.findall(r"^(gpt-oss-\S+) +(\d+) +(\d+) ", limits, re.MULTILINE) == [
         (RECIPE, "100", "1"),
@@ -59,7 +67,7 @@ def test_steps_of_several_requests(stack: Stack) -> None:
     # Without a context there are weights only, and no cache to change.
     rows = re.findall(r" (\d+\.\d) +(\d+\.\d)$", found, re.MULTILINE)
     assert [row[0] for row in rows] == [row[1] for row in rows] != []
-    assert float(rows[0][0]) > 53
+    assert float(rows[0][0]) > 45
 
 
 def test_a_bandwidth_of_ones_own(stack: Stack) -> None:
@@ -86,7 +94,66 @@ def test_json(stack: Stack) -> None:
 
 def test_a_picture(stack: Stack, tmp_path: Path) -> None:
     assert stack("roofline", RECIPE, "--png", tmp_path / "one.svg").code == 0
-    assert "97.5" in (tmp_path / "one.svg").read_text()
+    assert "82.9" in (tmp_path / "one.svg").read_text()
+
+
+def test_a_speed_above_its_limit_is_not_shown_without_a_word(stack: Stack, tmp_path: Path) -> None:
+    """A release's 59 tok/s, where the bytes of that release allow 44.7."""
+    words = "One of both is wrong: 59.0 tok/s were measured (vLLM 0.17.1 as released"
+    shown = " ".join(stack("roofline", RECIPE, "--steps", "--png", tmp_path / "one.svg").out.split())
+    assert f"{words}, with Marlin, on one DGX Spark: about 59, 2026-03-19, llama-benchy), and at most 44.7 (52.6 by" in shown
+    drawn = (tmp_path / "one.svg").read_text()
+    assert words in drawn
+    assert "above a limit that is shown: one of both is wrong" in drawn
+    [found] = json.loads(stack("roofline", RECIPE, "--steps", "--json").out)["rooflines"][0]["contradictions"]
+    assert (found["decode"], round(found["limit"], 1), round(found["sheet_limit"], 1)) == (59, 44.7, 52.6)
+    assert found["of"].startswith("`as released: dense layers in BF16")
+    # A limit of the recipe itself: this memory is too slow for what was published.
+    slow = stack("roofline", RECIPE, "--bandwidth", 160, "--context", 2048, "--json").out
+    points = json.loads(slow)["rooflines"][0]["points"]
+    assert {one["decode"] for one in points[0]["measured"] if one["above"]} == {61.62, 59.36, 58, 59}
+    assert len(json.loads(slow)["rooflines"][0]["contradictions"]) == 4
+    assert stack("roofline", RECIPE, "--bandwidth", 160, "--context", 2048).out.count("One of both is wrong") == 4
+    assert json.loads(stack("roofline", RECIPE, "--json").out)["rooflines"][0]["contradictions"] == []
+
+
+def test_at_80_columns(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACK_COLUMNS", "80")
+    for arguments in ((RECIPE, "--steps"), (NVFP4, "--acceptance", 0.6, "--batch", 8), ("gpt-oss-120b-h200", RECIPE)):
+        assert max(map(len, stack("roofline", *arguments).out.splitlines())) <= 80
+
+
+def test_a_model_in_nvfp4_with_drafts(stack: Stack) -> None:
+    plain = stack("roofline", NVFP4, "--context", 2048).out
+    assert "note: the recipe drafts 3 tokens a step: --acceptance counts them, this is without drafts" in plain
+    assert re.search(r"^experts +NVFP4, 8 of 256 ", plain, re.MULTILINE)
+    assert re.search(r"^state +read and written ", plain, re.MULTILINE)
+    said = json.loads(stack("roofline", NVFP4, "--context", 2048, "--acceptance", 0.5, "--json").out)["rooflines"][0]
+    assert said["drafts"] == {"count": 3, "acceptance": 0.5, "tokens": 1.875, "counted": True}
+    [point] = said["points"]
+    assert point["limit"] == pytest.approx(1.875 / point["seconds"])
+    assert [part["format"] for part in point["components"] if part["name"] == "experts"] == ["NVFP4, 30.5 of 256"]
+    known = stack("roofline", RECIPE, "--drafts", 2, "--acceptance", 0.7).out
+    assert "2 drafts a step, each accepted with 70%: 2.19 tokens a step and request" in known
+    assert "the draft's own bytes are not known and not counted" in known
+
+
+def test_a_configuration_without_a_recipe(stack: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA))
+    arguments = ("roofline", "--config", file, "--hardware", "spark", "--context", 100)
+    one, two = (
+        json.loads(stack(*arguments, "--nodes", nodes, "--kv-cache-dtype", "fp8", "--json").out)["rooflines"][0]
+        for nodes in (1, 2)
+    )
+    assert (one["recipe"], one["model"], one["moe"], two["nodes"]) == (None, str(file), None, 2)
+    assert two["points"][0]["bytes"] == one["points"][0]["bytes"] / 2
+    assert one["points"][0]["components"][-1] == {"name": "KV", "format": "FP8", "bytes": 25600.0, "seconds": 25600 / 232e9}
+    odd = file.rename(tmp_path / "x\x1b[31m.json")
+    shown = stack(*arguments[:2], odd, *arguments[3:], "--steps").out
+    assert "\x1b" not in shown
+    assert shown.count("x\\x1b[31m.json") == 3
+    assert "no steps, which are known for gpt-oss without drafts only" in shown
 
 
 def test_no_stack_is_needed(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +174,16 @@ def test_no_stack_is_needed(stack: Stack, tmp_path: Path, monkeypatch: pytest.Mo
         (["cpu-fp32"], "names no hardware"),
         (["cpu-fp32", "--hardware", "spark"], "--config config.json"),
         ([], "Missing argument"),
+        ([RECIPE, "--kv-cache-dtype", "fp8"], "--kv-cache-dtype is for --config without a recipe"),
+        ([RECIPE, "--nodes", "0"], "--nodes 0 is out of range"),
+        ([RECIPE, "--nodes", "5"], "cannot be divided among 5 nodes"),
+        ([NVFP4, "--nodes", "3"], "cannot be divided among 3 nodes"),
+        ([RECIPE, "--drafts", "3"], "--drafts without --acceptance: name the share"),
+        ([RECIPE, "--drafts", "99", "--acceptance", "0.5"], "--drafts 99 is out of range"),
+        ([RECIPE, "--drafts", "3", "--acceptance", "nan"], "--acceptance nan is out of range"),
+        ([RECIPE, "--acceptance", "0.5"], "--acceptance without --drafts: recipe gpt-oss-120b-spark drafts nothing"),
+        (["glm-4-7-flash-nvfp4-spark"], "name its config.json with --config"),
+        ([NVFP4, "--context", "262145"], "--context 262145 is out of range"),
     ],
 )
 def test_refused(stack: Stack, args: list[str], said: str) -> None:

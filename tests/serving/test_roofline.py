@@ -50,15 +50,15 @@ def reached(name: str, **arguments: Any) -> Roofline:
 def test_the_way_to_the_recipe() -> None:
     found = reached("gpt-oss-120b-spark", contexts=(512,)).steps
     assert [(step.title, round(SPARK.bandwidth * 1e9 / step.points[0].weights)) for step in found] == [
-        ("as released: dense layers in BF16, experts 3072 x 2944", 53),
-        ("qkv and o in MXFP4", 72),
-        ("lm_head in MXFP4", 94),
-        ("experts 2944 x 2944", 96),
-        ("experts 2880 x 2944", 98),
-        ("KV in FP8", 98),
+        ("as released: dense layers in BF16, experts 3072 x 2944", 45),
+        ("qkv and o in MXFP4", 62),
+        ("lm_head in MXFP4", 80),
+        ("experts 2944 x 2944", 82),
+        ("experts 2880 x 2944", 83),
+        ("KV in FP8", 83),
     ]
     assert round(found[0].points[0].weights / 1e9, 2) == 5.17
-    assert round(found[0].points[0].weights / SPARK.bandwidth / 1e6, 1) == 18.9
+    assert round(found[0].points[0].weights / SPARK.bandwidth / 1e6, 1) == 22.3
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)
@@ -86,7 +86,7 @@ def test_what_was_measured_is_beside_the_limit() -> None:
     for point, decode in zip(found.points, (60.02, 59.36, 57.52), strict=True):
         [fork] = [one for one in point.measured if "the fork's container" in one.source]
         assert fork.decode == decode
-        assert 0.61 < fork.decode / point.limit < 0.625
+        assert 0.72 < fork.decode / point.limit < 0.735
         # llama.cpp's was published without its context.
         assert [one.context for one in point.measured if "llama.cpp" in one.source] == [None]
 
@@ -171,7 +171,7 @@ def test_limit() -> None:
     recipe = recipes.load("gpt-oss-120b-spark")
     assert roofline.limit(recipe, SPARK, 512) == reached("gpt-oss-120b-spark").points[0].limit
     assert roofline.limit(recipe, SPARK, 8192) < roofline.limit(recipe, SPARK, 2048)
-    assert roofline.limit(recipe, H200, 512) == pytest.approx(roofline.limit(recipe, SPARK, 512) * 4800 / 273)
+    assert roofline.limit(recipe, H200, 512) == pytest.approx(roofline.limit(recipe, SPARK, 512) * 4800 / 232)
 
 
 def test_bandwidth() -> None:
@@ -337,8 +337,9 @@ def test_gpus_of_which_nothing_is_known() -> None:
         lying(serving(), "10.0")
 
 
-def test_a_model_that_is_not_a_gpt_oss() -> None:
+def test_a_model_whose_shape_is_not_known() -> None:
     with pytest.raises(
-        StackError, match=r"serves nvidia/Qwen3\.6-35B-A3B-NVFP4, which is not a gpt-oss: name a recipe of gpt-oss"
+        StackError,
+        match=r"serves GadflyII/GLM-4\.7-Flash-NVFP4, whose shape is not known here: name its config.json with --config",
     ):
-        reached("qwen3-6-35b-a3b-nvfp4-spark")
+        reached("glm-4-7-flash-nvfp4-spark")

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -15,7 +15,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.cli import sentences, starting
+from stack.cli import sentences, serve_compare, starting
 from stack.cli.common import interpreter, json_option, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import root_of
@@ -32,7 +32,7 @@ from stack.validation.serve.server import NotServing
 
 
 @click.command("serve")
-@click.argument("recipe", shell_complete=complete_recipes)
+@click.argument("recipe", required=False, shell_complete=complete_recipes)
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAGS...]")
 @click.option("--dry-run", is_flag=True, help="Print the command; run nothing.")
 @click.option(
@@ -61,11 +61,12 @@ from stack.validation.serve.server import NotServing
     "--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log to this file, not to stderr."
 )
 @click.option("--timeout", type=Seconds(), default=3600.0, show_default=True, help="Seconds to wait for the first answer.")
+@serve_compare.options
 @json_option
 @click.pass_context
 def command(
     context: click.Context,
-    recipe: str,
+    recipe: str | None,
     extra: tuple[str, ...],
     dry_run: bool,
     model: Path | None,
@@ -77,6 +78,11 @@ def command(
     allow_fallback: bool,
     log: Path | None,
     timeout: float,
+    compare: tuple[str, str] | None,
+    rounds: int,
+    runs: int,
+    prompts: tuple[int, ...],
+    answers: tuple[int, ...],
     as_json: bool,
 ) -> None:
     """Serve a model as RECIPE describes, and report which kernels really run.
@@ -85,12 +91,25 @@ def command(
     are not those that the recipe expects, it stops the server and shows the log's reasons: exit code 1, unless --allow-fallback. It
     then runs as long as the server; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
 
+    With --compare A B it serves two recipes of one model in turn, A B B A …, measures both with llama-benchy, ends them, and says which is
+    faster. A speed whose 95 % interval holds 1 shows no difference.
+
     \b
     stack serve gpt-oss-120b-spark --dry-run      print the command
     stack serve gpt-oss-120b-spark --model DIR    serve your copy of the model
     stack serve cpu-mxfp4                         a tiny model, in 5 GB of memory
+    stack serve --compare A B --model DIR         which of two recipes is faster
     """
 
+    if compare is not None:
+        extra = _of_compare(recipe, extra, refused={"--dry-run": dry_run, "--image": image, "--set": variables})
+        names = serve_compare.CompareRequest(
+            *(compare, model, python, host, port, extra, rounds, runs, prompts, answers, allow_fallback, timeout)
+        )
+        with _out(log) as out:
+            context.exit(serve_compare.run(context, names, out.keep, as_json=as_json))
+    if recipe is None:
+        raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
     if image is not None and python is not None:
         raise click.UsageError("--image has its own packages: leave --python out")
     chosen, values = recipes.load(recipe, root_of(context.obj)), pairs(variables)
@@ -122,6 +141,22 @@ def command(
         start = Start(chosen, made.process, made.folder, url, os.environ.get(demands.KEY), timeout)
         out = held.enter_context(_out(log))
         context.exit(_serve(start, out, tell, shown, fallback=allow_fallback, as_json=as_json))
+
+
+def _of_compare(recipe: str | None, extra: tuple[str, ...], *, refused: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the extra flags of a comparison: without a recipe, click takes the first of them for one.
+
+    Raises:
+        UsageError: a recipe is named beside --compare, or an option that serves a single one.
+
+    """
+    for option in (name for name, given in refused.items() if given):
+        raise click.UsageError(f"{option} is for one recipe: leave it out with --compare")
+    if recipe is None:
+        return extra
+    if not recipe.startswith("-"):
+        raise click.UsageError(f"--compare names both recipes: leave {recipe} out")
+    return (recipe, *extra)
 
 
 def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
@@ -167,6 +202,12 @@ class _Out:
     def follow(self) -> None:
         """Show the log from now on."""
         self._follows = True
+
+    def keep(self, piece: bytes) -> None:
+        """Write a piece of a server's log to the file, if there is one, and show nothing."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # a full disk is no reason to end a comparison of hours
+                self._file.write(piece)
 
     def take(self, piece: bytes) -> None:
         """Write a piece of the server's log."""

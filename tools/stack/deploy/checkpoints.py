@@ -2,8 +2,10 @@
 """Published checkpoints that recipes serve, and their shapes; `validation/checkpoints.toml`."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stack.base.errors import StackError
 from stack.deploy.data import DATA
@@ -11,6 +13,8 @@ from stack.model import document
 from stack.model.document import Table
 
 FILE = DATA / "checkpoints.toml"
+SHAPES = DATA / "shapes"
+"""A file for each checkpoint other than gpt-oss: what its `config.json` says, as far as it decides how many bytes a token reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,23 @@ def load(name: str) -> Checkpoint:
     return made
 
 
+def config(name: str) -> Mapping[str, Any] | None:
+    """Return the keys of a checkpoint's `config.json` that are known here; None if there are none.
+
+    Raises:
+        StackError: the file is invalid.
+
+    """
+    file = SHAPES / f"{name}.json"
+    if not file.is_file():
+        return None
+    values = _object(file)
+    if not isinstance(values.get("config"), dict) or not isinstance(values.get("source"), str):
+        raise StackError(f"{file} has no source or no config", "write both")
+    found: Mapping[str, Any] = values["config"]
+    return found
+
+
 def shape(file: Path) -> Shape:
     """Read the shape from a user's `config.json`.
 
@@ -74,6 +95,21 @@ def shape(file: Path) -> Shape:
         StackError: it cannot be read, or is not that of a gpt-oss.
 
     """
+    return shape_of(_object(file), file)
+
+
+def shape_of(values: Mapping[str, Any], file: Path) -> Shape:
+    """Read the shape from the content of a `config.json`; `file` is named in errors.
+
+    Raises:
+        StackError: it is not that of a gpt-oss.
+
+    """
+    # A configuration has many more keys: only these are read.
+    return _shape(Table({name: values[name] for name in Shape.__slots__ if name in values}, file=file))
+
+
+def _object(file: Path) -> Mapping[str, Any]:
     if not file.exists():
         raise StackError(f"{file} is missing", "name the config.json of a checkpoint")
     try:
@@ -82,8 +118,7 @@ def shape(file: Path) -> Shape:
         raise StackError(f"{file} is not valid JSON", "name the config.json of a checkpoint") from bad
     if not isinstance(values, dict):
         raise StackError(f"{file} is not a JSON object", "name the config.json of a checkpoint")
-    # A configuration has many more keys: only these are read.
-    return _shape(Table({name: values[name] for name in Shape.__slots__ if name in values}, file=file))
+    return values
 
 
 def _shape(table: Table) -> Shape:

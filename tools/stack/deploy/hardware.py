@@ -13,7 +13,8 @@ FILE = DATA / "hardware.toml"
 class Profile:
     """A machine: its GPU's compute capability, memory in 10^9 bytes, and memory bandwidth in 10^9 bytes per second.
 
-    `unified`: CPU and GPU share the memory. `source`: where the numbers come from. `gpu`: the driver's name of the GPU, None if unknown.
+    `unified`: CPU and GPU share the memory. `source`: where the bandwidth comes from. `gpu`: the driver's name of the GPU, None if
+    unknown. `sheet`: the data sheet's bandwidth, if `bandwidth` is a measured one.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Profile:
     unified: bool
     source: str
     gpu: str | None = None
+    sheet: float | None = None
 
 
 def known() -> tuple[str, ...]:
@@ -48,8 +50,11 @@ def load(name: str) -> Profile:
         table.flag("unified"),
         table.text("source"),
         table.optional_text("gpu"),
+        table.number("sheet") if table.given("sheet") else None,
     )
     table.finish()
     if made.memory <= 0 or made.bandwidth <= 0:
         raise table.error("memory", "or bandwidth is not above 0", "write the machine's numbers")
+    if made.sheet is not None and made.sheet < made.bandwidth:
+        raise table.error("sheet", "is below the measured bandwidth", "write the data sheet's number")
     return made

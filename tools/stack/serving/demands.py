@@ -56,9 +56,9 @@ def demand_key(host: str, environment: Mapping[str, str], *, contained: bool = F
     """
     if not host:
         raise StackError("--host is empty", "name an address, such as 127.0.0.1")
-    if contained and not _loopback(host):
+    if contained and not is_loopback(host):
         raise StackError(f"{host} can be reached from other machines", "stay at 127.0.0.1, or see stack recipe compose")
-    if not _loopback(host) and not environment.get(KEY):
+    if not is_loopback(host) and not environment.get(KEY):
         raise StackError(f"{host} can be reached from other machines, and {KEY} is not set", "set it, or stay at 127.0.0.1")
 
 
@@ -131,7 +131,8 @@ def _memory(gpu: Gpu, machine: Machine) -> tuple[int, str]:
     return (gpu.memory, gpu.name) if gpu.memory is not None else (machine.memory, f"this machine with its {gpu.name}")
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -28,6 +28,8 @@ class Format:
 
 BF16 = Format("BF16", 16)
 MXFP4 = Format("MXFP4", 4, scale=1, rows=1, columns=32)
+NVFP4 = Format("NVFP4", 4, scale=1, rows=1, columns=16)
+"""Its global scale, four bytes for a whole matrix, is not counted."""
 _FP8_ROW = Format("FP8", 8, scale=4, rows=1)
 _FP8_BLOCK = Format("FP8, blocks", 8, scale=4, rows=128, columns=128)
 _FP8_TENSOR = Format("FP8, tensor", 8, scale=4)
@@ -57,6 +59,11 @@ QUANTIZED = {
 
 CACHED = {name: Format("FP8", 8) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")}
 """Formats by `--kv-cache-dtype`; a cache's single scale is not counted."""
+
+
+def blocks(rows: int, columns: int) -> Format:
+    """Make the format of FP8 with a scale for each block of `rows` x `columns` values."""
+    return Format("FP8, blocks", 8, scale=4, rows=rows, columns=columns)
 
 
 def weight(name: str, dense: Format) -> Format:

@@ -96,9 +96,7 @@ def of(recipe: Recipe, shape: Shape, capability: str) -> Layout:
     """
     _demand_sane(shape)
     given = options(recipe.arguments)
-    for name, why in _REFUSED.items():
-        if given.get(name, "1") != "1":
-            raise StackError(f"recipe {recipe.name} has {name}: {why}", "that is not counted here: leave it out")
+    demand_counted(recipe, given)
     nodes = _nodes(given.get("--tensor-parallel-size", "1"), shape, recipe)
     dense = formats.TYPES.get(given.get("--dtype", "auto"))
     if dense is None:
@@ -121,6 +119,18 @@ def of(recipe: Recipe, shape: Shape, capability: str) -> Layout:
         tiles=given.get("--linear-backend", "auto") in ("auto", "marlin"),
         nodes=nodes,
     )
+
+
+def demand_counted(recipe: Recipe, given: Mapping[str, str]) -> None:
+    """Refuse options that change which bytes are read in ways that are not counted.
+
+    Raises:
+        StackError: a recipe has one.
+
+    """
+    for name, why in _REFUSED.items():
+        if given.get(name, "1") != "1":
+            raise StackError(f"recipe {recipe.name} has {name}: {why}", "that is not counted here: leave it out")
 
 
 def rounding(moe: str, *, released: bool = False) -> Multiples:

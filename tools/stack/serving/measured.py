@@ -25,23 +25,25 @@ _CASE = re.compile(r"bench/([^/]+)/decode/(\d+)")
 class Measured:
     """Tokens per second of one request after a prompt of `context` tokens (None if not stated), with its source.
 
-    `alike`: it is known that the recipe's formats and padding were used; otherwise they may differ.
+    `alike`: it is known that the recipe's formats and padding were used; otherwise they may differ. `released`: it is of an upstream
+    release without changes.
     """
 
     context: int | None
     decode: float
     source: str
     alike: bool = False
+    released: bool = False
 
 
-def of(recipe: Recipe, machine: Profile, laid_out: Layout) -> tuple[Measured, ...]:
-    """Collect all known speeds of a recipe's model on the layout's number of such machines, each once.
+def of(recipe: Recipe, machine: Profile, nodes: int, laid_out: Layout | None = None) -> tuple[Measured, ...]:
+    """Collect all known speeds of a recipe's model on that many such machines, each once; `laid_out` is the layout of a gpt-oss.
 
     Raises:
         StackError: a baseline or a verdict is invalid.
 
     """
-    others = [*_baselines(recipe.model, machine, laid_out.nodes), *_verdicts(recipe, machine, laid_out)]
+    others = [*_baselines(recipe.model, machine, nodes), *_verdicts(recipe, machine, nodes, laid_out)]
     # A recipe's expected speeds come from measurements: skip those that a baseline has, which are less rounded there.
     known = {(speed.context, round(speed.decode, 1)) for speed in others}
     expected = [
@@ -65,18 +67,20 @@ def _decodes(recorded: Baseline) -> Iterator[Measured]:
     answer = min(recorded.decode, key=lambda size: float("inf") if size == ANY else int(size))
     for prompt, runs in recorded.decode[answer].items():
         context = None if prompt == ANY else int(prompt)
-        yield Measured(context, statistics.median(runs), f"{recorded.source}, {recorded.date}, {recorded.tool}")
+        source = f"{recorded.source}, {recorded.date}, {recorded.tool}"
+        yield Measured(context, statistics.median(runs), source, released=recorded.released)
 
 
-def _verdicts(recipe: Recipe, machine: Profile, laid_out: Layout) -> Iterator[Measured]:
+def _verdicts(recipe: Recipe, machine: Profile, nodes: int, laid_out: Layout | None) -> Iterator[Measured]:
     for file in sorted((_KEPT / "verdicts").rglob("*.json")):
         found = verdict.load(file)
-        if machine.gpu is None or tuple(gpu.name for gpu in found.machine.gpus) != (machine.gpu,) * laid_out.nodes:
+        if machine.gpu is None or tuple(gpu.name for gpu in found.machine.gpus) != (machine.gpu,) * nodes:
             continue
         weights = f", {found.weights} weights" if found.weights else ""
         for server, context, speed in _cases(found, recipe.model):
             source = f"this stack, {found.made[:10]}, {file.name}: {server}{weights}"
-            yield Measured(context, speed, source, alike=_layout(server, recipe, machine, laid_out) == laid_out)
+            alike = laid_out is not None and _layout(server, recipe, machine, laid_out) == laid_out
+            yield Measured(context, speed, source, alike=alike)
 
 
 def _cases(found: Verdict, model: str) -> Iterator[tuple[str, int, float]]:

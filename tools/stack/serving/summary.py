@@ -38,6 +38,19 @@ def _takes_all(process: Process, here: Mapping[str, str]) -> bool:
 
 def line(up: Up) -> str:
     """Summarize a running server in one line."""
+    context = up.reading.context
+    return " · ".join(
+        (
+            kernels(up),
+            f"{context} tokens" if context is not None else "tokens not said",
+            f"ready in {up.seconds:.0f} s",
+            up.url or "no API on this node",
+        )
+    )
+
+
+def kernels(up: Up) -> str:
+    """Summarize which kernels run in a server."""
     reading = up.reading
     return " · ".join(
         (
@@ -46,9 +59,6 @@ def line(up: Up) -> str:
             f"attention {_names(reading.attention)}",
             f"KV {reading.cache.kind or _UNNAMED}",
             f"graphs {_graphs(reading)}",
-            f"{reading.context} tokens" if reading.context is not None else "tokens not said",
-            f"ready in {up.seconds:.0f} s",
-            up.url or "no API on this node",
         )
     )
 

@@ -29,13 +29,13 @@ class Component:
     size: float
 
 
-def of(layout: Layout, context: int, batch: int = 1) -> tuple[Component, ...]:
-    """Compute what one node reads for the next token of `batch` requests that are `context` tokens long.
+def of(layout: Layout, context: int, batch: int = 1, tokens: int = 1) -> tuple[Component, ...]:
+    """Compute what one node reads in a step of `batch` requests that are `context` tokens long, with `tokens` of each to compute.
 
     Each token is assumed to choose its experts uniformly and independently. Real text chooses less evenly, so batches read less.
     """
     shape = layout.shape
-    experts = distinct(shape.num_local_experts, shape.num_experts_per_tok, batch)
+    experts = distinct(shape.num_local_experts, shape.num_experts_per_tok, batch * tokens)
     extent = f"{MXFP4.name}, {experts:.3g} of {shape.num_local_experts}, {layout.hidden} x {layout.intermediate}"
     parts = (
         (extent, shape.num_hidden_layers * experts * _expert(layout)),

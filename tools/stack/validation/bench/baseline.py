@@ -37,7 +37,8 @@ class Baseline:
     """A baseline in tokens per second: a value per run, or a single published number.
 
     Keys of `prefill` are tokens of the prompt; keys of `decode` are tokens of the answer, then of the prompt. Its hardware is its
-    GPUs by name, or the CPU if there are none. A recorded baseline has `pins`; a published one has none, and is a goal.
+    GPUs by name, or the CPU if there are none. A recorded baseline has `pins`; a published one has none, and is a goal. `released`: it is
+    of an upstream release without changes.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Baseline:
     pins: Mapping[str, str] | None = None
     prefill: Sizes = field(default_factory=lambda: MappingProxyType({}))
     decode: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
+    released: bool = False
 
     def prefills(self, prompt: int) -> tuple[float, ...]:
         """Return its speeds for prompts of that many tokens; empty if there are none."""
@@ -150,6 +152,7 @@ def _read(file: Path) -> Baseline:
         decode=MappingProxyType(
             {key: _sizes(decode.table(_size(decode, key))) for key in decode} if decode is not None else {}
         ),
+        released=top.flag("released") if top.given("released") else False,
     )
     top.finish()
     if not read.prefill and not read.decode:
