@@ -16,7 +16,9 @@ import tomlkit
 
 from stack.base.errors import StackError
 from stack.cli import schemas
-from stack.deploy import recipes
+from stack.deploy import derived_recipes, recipe_parts, recipes
+from stack.doctor.knowledge import load
+from stack.doctor.knowledge.rule import Origin
 from stack.model import lint_policy, pins, proof_command, series, stack, verdict
 from stack.model.document import Table
 from stack.validation import gates
@@ -28,9 +30,10 @@ READERS: Mapping[str, tuple[ModuleType, ...]] = {
     "pins.toml": (pins,),
     "stack.toml": (stack, lint_policy),
     "series.toml": (series, proof_command),
-    "recipe.toml": (recipes,),
+    "recipe.toml": (recipes, recipe_parts, derived_recipes),
     "gates.toml": (gates,),
     "verdict.json": (verdict,),
+    "rules.toml": (load,),
 }
 """The modules that read each file."""
 COMMIT, SHA = "0123456789abcdef0123456789abcdef01234567", "0123456789abcdef" * 4
@@ -91,7 +94,10 @@ pull = ["https://host/3"]
 """,
     "recipe.toml": """
 title = "A model"
-model = "given"
+base = "gpt-oss-120b-h200"
+without = ["FLASHINFER_CUDA_ARCH_LIST"]
+model = "some/model"
+revision = "0123456789012345678901234567890123456789"
 arguments = ["--port", "${PORT}"]
 environment = { A = "b" }
 flags = ["avx"]
@@ -116,13 +122,72 @@ kv = "e"
 graphs = true
 [[speed]]
 context = 512
+requests = 2
 decode = 9.5
+by = "me"
 source = "measured"
 """,
     "gates.toml": """
 [cpu]
 has = ["cpu"]
 cases = [{ names = "kernels/*", least = 1, needs = "cpu", weights = ["real"], missed = true }]
+""",
+    "rules.toml": """
+[[rule]]
+id = "fan-loud"
+title = "the fan is loud"
+means = "dust"
+fix = ["clean it", "close the door"]
+evidence = ["o/r#1"]
+matches = ["fan is at 9000 rpm"]
+misses = ["fan is at rest"]
+severity = "wrong"
+sure = "certain"
+follows = false
+general = false
+before_start = false
+lines = ["fan begins"]
+any = ["fan is at <n> rpm"]
+dmesg = ["fan: loud"]
+unless = ["fan is off"]
+window = 9
+told = true
+since = "0.30"
+until = "0.32.0"
+hardware = ["spark"]
+[rule.when]
+model = "*gpt-oss*"
+quantization = "mxfp4"
+moe = "MARLIN"
+attention = "TRITON_ATTN"
+ready = true
+ranks = 2
+[[rule]]
+id = "shm-small"
+title = "little"
+means = "it"
+fix = "more"
+evidence = ["a file.py"]
+matches = ["a"]
+misses = ["b"]
+facts = ["shm.size < 1G"]
+[[rule]]
+id = "eager"
+title = "slow"
+means = "it"
+fix = "none"
+evidence = ["o/r#2"]
+matches = ["a"]
+misses = ["b"]
+[rule.settings]
+flags = ["--enforce-eager"]
+variables = ["MAX_JOBS > 9"]
+absent = ["--api-key"]
+several_nodes = true
+rank = "first"
+replace = ["--moe-backend marlin"]
+remove = ["--enforce-eager"]
+append = ["--headless"]
 """,
 }
 """A file of each kind that has every key."""
@@ -138,6 +203,8 @@ def read(name: str, content: Mapping[str, Any], place: Path) -> None:
     elif name == "gates.toml":
         for key in table:
             gates._gate(key, table.table(key))
+    elif name == "rules.toml":
+        tuple(load.of(table, Origin.USER, place))
     else:
         READ[name](table, place)
 
@@ -287,6 +354,7 @@ def test_files_of_this_repository_are_as_the_schemas_say() -> None:
         "series.toml": [*ROOT.glob("stacks/*/series.toml"), *ROOT.glob("examples/*/stacks/*/series.toml")],
         "recipe.toml": [*(ROOT / "validation/recipes").glob("*.toml")],
         "gates.toml": [ROOT / "validation/gates.toml"],
+        "rules.toml": [*load.FOLDER.glob("*.toml")],
     }
     for name, files in found.items():
         assert files, name

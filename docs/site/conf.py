@@ -50,6 +50,7 @@ _CONTENTS = {
         "export-pr",
         "validate",
         "serving",
+        "recipes",
         "report",
         "lanes",
         "export",

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import reference_environment
 import reference_exit_codes
 import reference_json
+import reference_recipes
 import reference_settings
 
 DOCS = Path(__file__).parents[1]
@@ -16,6 +17,7 @@ PAGES = {
     "exit-codes.md": reference_exit_codes.page,
     "settings.md": reference_settings.page,
     "environment.md": reference_environment.page,
+    "recipes.md": reference_recipes.page,
 }
 """The function that returns each page, by its file below `docs/`."""
 

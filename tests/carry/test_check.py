@@ -68,6 +68,28 @@ def test_what_recipes_and_compose_files_name() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ('moe = "VLLM_CUTLASS"', []),
+        ("moe: 'VLLM_CUTLASS'", []),
+        ('"--moe-backend", "VLLM_CUTLASS"', []),
+        ("--moe-backend VLLM_CUTLASS", []),
+        ("--moe-backend=VLLM_CUTLASS", []),
+        ('run = "VLLM_CUTLASS=1 serve"', ["VLLM_CUTLASS"]),
+        ("--env VLLM_CUTLASS", ["VLLM_CUTLASS"]),
+        ('"--env=VLLM_CUTLASS"', ["VLLM_CUTLASS"]),
+        ("-e VLLM_CUTLASS", ["VLLM_CUTLASS"]),
+        ("- VLLM_CUTLASS", ["VLLM_CUTLASS"]),
+        ('passed = ["VLLM_CUTLASS"]', ["VLLM_CUTLASS"]),
+        ("VLLM_CUTLASS: ${VLLM_OTHER}", ["VLLM_CUTLASS", "VLLM_OTHER"]),
+        ("{ VLLM_CUTLASS = 'VLLM_OTHER' }", ["VLLM_CUTLASS"]),
+    ],
+)
+def test_the_value_of_a_key_or_a_flag_is_no_variable(line: str, names: list[str]) -> None:
+    assert [one.name for one in named("r.toml", line)] == names
+
+
 def add_patch(world: World, scratch: Scratch, path: str, content: bytes) -> None:
     """One more patch of gamma at the end of series two; it adds a file."""
     base = {name: (FILE, data) for name, data in GAMMA["v2.0"].items()}

@@ -18,7 +18,7 @@ def test_list(stack: Stack) -> None:
     assert [line.split()[0] for line in ran.out.splitlines()[2:]] == list(recipes.known())
     listed = parsed(stack("recipe", "list", "--json"))["recipes"]
     assert [one["name"] for one in listed] == list(recipes.known())
-    assert {keys(one) for one in listed} == {"name title model hardware proven"}
+    assert {keys(one) for one in listed} == {"name title model base hardware speeds proven"}
 
 
 def test_a_path_below_its_row_has_a_label(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_show(stack: Stack) -> None:
     assert "NVIDIA H200, dummy weights, stack " in shown["proven by"]
     assert "241.9 tok/s after 2048 tokens (validation/verdicts/archive/h200-kernels.json" in shown["speed"]
     json = parsed(stack("recipe", "show", "--json", "gpt-oss-120b-h200", "--model", "/models/one"))
-    assert keys(json) == "name title model hardware backends speeds proven variables commands"
+    assert keys(json) == "name title model base hardware backends speeds proven variables commands"
     assert json["commands"][0]["arguments"][:3] == ["vllm", "serve", "/models/one"]
 
 

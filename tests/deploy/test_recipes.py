@@ -34,11 +34,26 @@ def measured(server: str) -> dict[int, float]:
     return {int(context): float(rate) for context, rate in found.items()}
 
 
+def stated(speed: str) -> dict[int, float]:
+    """What a page states that has no baseline here: tokens of the prompt and tokens a second."""
+    context, decode = speed.split(": ")
+    return {int(context): float(decode)}
+
+
 SOURCES = {
     "gpt-oss-120b-spark": (published, "fork-one-spark"),
+    "gpt-oss-120b-2-sparks": (stated, "1024: 69.0"),
     "gpt-oss-120b-4-sparks": (published, "community-four-sparks"),
     "gpt-oss-120b-h200": (measured, "default"),
+    "nemotron-3-super-nvfp4-spark": (stated, "1024: 16.29"),
+    "qwen3-6-35b-a3b-nvfp4-spark": (stated, "8192: 97.7"),
 }
+TOGETHER = {
+    "gpt-oss-120b-spark-batch": (32, 318.7),
+    "gpt-oss-120b-2-sparks-batch": (32, 471.7),
+    "nemotron-3-super-nvfp4-spark": (32, 83.50),
+}
+"""Requests at once and tokens a second of all of them, as their pages state them."""
 
 
 def read(folder: Path, text: str) -> recipes.Recipe:
@@ -66,6 +81,35 @@ def test_a_published_speed_is_what_its_source_says(name: str) -> None:
     source, of = SOURCES.get(name, (lambda _: {}, ""))
     found = {one.context: one.decode for one in recipes.load(name).speeds}
     assert found == pytest.approx(source(of), abs=0.051)
+
+
+def test_speeds_of_several_requests_are_apart() -> None:
+    """Whoever compares one request with a recipe's speed does not meet those of many."""
+    found = {name: [(one.requests, one.decode) for one in recipes.load(name).batch_speeds] for name in recipes.known()}
+    assert {name: tuple(speeds) for name, speeds in found.items() if speeds} == {name: (one,) for name, one in TOGETHER.items()}
+    for name in TOGETHER:
+        assert all(one.requests == 1 for one in recipes.load(name).speeds)
+
+
+def test_what_was_not_run_says_so() -> None:
+    """In its first lines: only a recipe with a kept verdict has been run by us."""
+    for name in recipes.known():
+        recipe = recipes.load(name)
+        if recipe.hardware is None or recipe.proven:
+            continue
+        comment = (recipes.FOLDER / f"{name}.toml").read_text().partition("title")[0].lower()
+        assert "unproven" in comment or "nothing of it has run on sm121" in comment, name
+        memory = (recipes.FOLDER / f"{name}.toml").read_text().partition("[hardware]")[0].rpartition("\n\n")[2].lower()
+        assert any(words in memory for words in ("* 10^9 bytes", "of what each node has", "as the base")), name
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.known() if recipes.load(name).hardware])
+def test_the_memory_is_the_share_that_the_server_takes(name: str) -> None:
+    recipe = recipes.load(name)
+    assert recipe.hardware is not None
+    share = float(recipe.arguments[recipe.arguments.index("--gpu-memory-utilization") + 1])
+    whole = 150.8 if recipe.hardware.name == "h200" else hardware.load(recipe.hardware.name).memory  # as its driver reports it
+    assert round(share * whole) == recipe.hardware.memory
 
 
 @pytest.mark.parametrize("name", [name for name in recipes.known() if recipes.load(name).proven])
@@ -106,6 +150,10 @@ def test_ours_are_those_with_a_model_of_our_own() -> None:
         ("flags = []", 'flags = []\nhardware = { name = "spark", nodes = 2, memory = 1 }', "disagree on NODE_RANK"),
         ("flags = []", "flags = []\nbackends = { graph = true }", "backends.graph is an unknown key"),
         ("flags = []", 'flags = []\nspeed = [{ context = 1, decode = 0, source = "me" }]', "decode is 0"),
+        ("flags = []", 'flags = []\nspeed = [{ context = 1, decode = 1, source = "me", requests = 0 }]', "requests is 0"),
+        ("flags = []", f'flags = []\nrevision = "{"a" * 40}"', "revision is of tiny, which is no repository"),
+        ("flags = []", 'flags = []\nwithout = ["--dtype"]', "without is given, and base is not"),
+        ('"float32"', '"float\\u001b32"', "has control characters"),
         ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', "= { VLLM_CPU_KVCACHE_SPACE = 1 }", "VLLM_CPU_KVCACHE_SPACE"),
     ],
 )

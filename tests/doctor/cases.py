@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.deploy import recipes
+from stack.deploy import checkpoints, recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
 from stack.doctor.finding import Severity
 from stack.doctor.jit import Module, ModuleState
 from stack.doctor.rules import Target
+from stack.doctor.yardstick import Measure
 from stack.model.verdict import Gpu, Machine
 from stack.projects import Unknown
 
@@ -261,6 +262,16 @@ def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> 
     return sh(f"services:\n  vllm:\n    image: x\n{service}\n    command: {command}\n", name="compose.yml")
 
 
+def measured(flags: str) -> scripts.ScriptSubject:
+    """A command that is measured by a DGX Spark and gpt-oss-120b."""
+    made = sh(f"vllm serve openai/gpt-oss-120b --gpu-memory-utilization 0.7 \\\n {flags}")
+    return replace(made, measures=(Measure(HERE, checkpoints.load("gpt-oss-120b")),))
+
+
+def image(name: str) -> scripts.ScriptSubject:
+    return sh(f"services:\n  vllm:\n    image: {name}\n    command: [--model, m]\n", name="compose.yml")
+
+
 CACHE = "    volumes: [cache:/root/.cache]"
 TOLD = scripts.ScriptSubject(script.parse("a.sh", "export FLASHINFER_CUDA_ARCH_LIST=12.1\n"), GONE, HERE, "0.7.0.post1")
 GOOD = sh(f"export VLLM_LOGGING_LEVEL=DEBUG FLASHINFER_CUDA_ARCH_LIST=12.1a MAX_JOBS=4\n{SERVE} \\\n  --max-model-len 4096\n")
@@ -269,7 +280,61 @@ ALONE = scripts.ScriptSubject(
 )
 LOST = scripts.ScriptSubject(script.parse("a.sh", f"export VLLM_A=1\n{SERVE}\n"), None)
 SCRIPTS: Mapping[str, Cases] = {
-    "serves": Cases([Case(sh("echo hello\n"), UNKNOWN, "no `vllm serve`", "name the file")], GOOD),
+    "serves": Cases(
+        [
+            Case(sh("echo hello\n"), UNKNOWN, "no `vllm serve`", "name the file"),
+            Case(
+                sh("docker run \\\n vllm/vllm-openai:v0.32.0 vllm serve m"),
+                WRONG,
+                "starts `vllm serve` itself",
+                "entry point",
+                2,
+            ),
+            Case(
+                sh("services:\n  a:\n    image: vllm/vllm-openai\n    command: vllm serve m\n", name="compose.yml"),
+                WRONG,
+                "takes `vllm` for the model",
+                "leave `vllm serve` out",
+                4,
+            ),
+            Case(
+                sh("services:\n  a:\n    build: ./server\n    command: [--port, '80']\n", name="compose.yml"),
+                UNKNOWN,
+                "stands in server/Dockerfile",
+                "--script server/Dockerfile",
+                3,
+            ),
+            Case(
+                sh("services:\n  a:\n    build: {context: ., dockerfile: Own}\n", name="compose.yml"),
+                UNKNOWN,
+                "stands in Own",
+                "--script Own",
+                3,
+            ),
+        ],
+        GOOD,
+    ),
+    "image": Cases(
+        [
+            Case(
+                sh("docker run \\\n vLLM/vllm-openai:v0.32.0 --model m"),
+                WRONG,
+                "is not a name of an image",
+                "vllm/vllm-openai",
+                2,
+            ),
+            Case(image("vllm/vllm-openai:v0.32.0:latest"), WRONG, "at most one tag", "write NAME:TAG", 3),
+            Case(image("vllm/vllm-openai:0.32.0"), NOTE, "no tag of that form", "write vllm/vllm-openai:v0.32.0, if", 3),
+            Case(image("docker.io/vllm/vllm-openai:v0.32"), NOTE, "no tag of that form", "vllm-openai:v0.32.0, if", 3),
+            Case(image("vllm/vllm-openai:lastest"), NOTE, "no tag of that form", "write vllm/vllm-openai:latest, if", 3),
+        ],
+        sh(
+            "docker run vllm/vllm-openai --model m\ndocker run vllm/vllm-openai:$TAG --model m\n"
+            "docker run vllm/vllm-openai:v0.8.5.post1 --model m\ndocker run vllm/vllm-openai:v0.15.0-cu130 --model m\n"
+            "docker run vllm/vllm-openai:gptoss --model m\ndocker run localhost:5000/mine/x:1 a\ndocker run nvcr.io/nvidia/vllm:26.02-py3 a\n"
+            f"docker run vllm/vllm-openai@sha256:{'0' * 64} --model m\n"
+        ),
+    ),
     "variables": Cases(
         [
             Case(
@@ -405,6 +470,13 @@ SCRIPTS: Mapping[str, Cases] = {
             Target("H200", "9.0", 150 * 10**9, unified=False),
         ),
     ),
+    "machine": Cases(
+        [
+            Case(measured("-tp 2"), WRONG, "it wants 2 GPUs", "--nnodes 2", 2),
+            Case(measured("--max-num-seqs 99"), NOTE, "--max-num-seqs is 99: longer ones wait", "", 1),
+        ],
+        measured("--max-num-seqs 2"),
+    ),
     "privileged": Cases(
         [
             Case(sh(f"docker run \\\n --privileged x {SERVE}"), WRONG, "has the whole machine", "--gpus all", 2),
@@ -500,6 +572,7 @@ def info(text: str, level: str = "INFO") -> str:
     return f"(EngineCore pid=7) {level} 01-17 10:00:09 [some.py:1] {text}"
 
 
+ARGUMENTS = "non-default args: {'model_tag': 'openai/gpt-oss-120b', 'model': 'openai/gpt-oss-120b'"
 # A real one, whose engine was sent a KILL.
 KILLED = logs.read(Path(__file__).with_name("logs") / "cpu-engine-killed.log", None, PINNED)
 RATE = (
@@ -570,6 +643,25 @@ LOGS_CASES: Mapping[str, Cases] = {
             ),
         ],
         SERVED,
+    ),
+    "machine": Cases(
+        [
+            Case(
+                said(info(f"{ARGUMENTS}, 'gpu_memory_utilization': 0.45}}"), recipe="gpt-oss-120b-spark"),
+                WRONG,
+                "the weights of gpt-oss-120b take 65.2 GB",
+                "raise it",
+                2,
+            ),
+            Case(
+                said(info(f"{ARGUMENTS}, 'tensor_parallel_size': 2}}"), recipe="gpt-oss-120b-spark"),
+                WRONG,
+                "it wants 2 GPUs",
+                "--nnodes 2",
+                2,
+            ),
+        ],
+        said(info(f"{ARGUMENTS}, 'gpu_memory_utilization': 0.7}}"), recipe="gpt-oss-120b-spark"),
     ),
     "graphs": Cases(
         [

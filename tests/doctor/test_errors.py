@@ -8,6 +8,7 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.doctor import logs
+from stack.doctor.finding import Severity
 
 from .cases import LOGS, info, said
 
@@ -86,3 +87,49 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         logs.read(tmp_path / "none.log")
     with pytest.raises(StackError, match="cannot be read"):
         logs.read(tmp_path)
+
+
+FULL = "ValueError: To serve at least one request with the model's max seq len (131072), (4.5 GiB KV cache is needed"
+
+
+@pytest.mark.parametrize(
+    ("before", "is_advised"),
+    [
+        ("", True),
+        ("non-default args: {'model': 'm', 'kv_cache_dtype': 'auto', 'max_model_len': 131072}", True),
+        ("non-default args: {'model': 'm', 'kv_cache_dtype': 'fp8', 'max_model_len': 131072}", False),
+        ("non-default args: {'max_model_len': 131072, 'kv_cache_dtype': 'fp8_e4m3'}", False),
+        ("args: Namespace(model='m', kv_cache_dtype='fp8_e5m2', port=8000)", False),
+        ("Initializing a V1 LLM engine (v0.32.0) with config: model='m', kv_cache_dtype=fp8_e4m3, seed=0", False),
+    ],
+)
+def test_a_setting_that_the_log_shows_is_not_advised(before: str, is_advised: bool) -> None:
+    found = [*logs.look(said(*([info(before)] if before else []), info(FULL, "ERROR")), "log")]
+    (wrong,) = (one.found for one in found if one.found.rule == "context-too-long")
+    assert ("--kv-cache-dtype fp8" in wrong.fix) is is_advised
+    assert "lower --max-model-len" in wrong.fix
+
+
+def test_an_error_line_without_an_exception_is_not_overlooked() -> None:
+    for line in (info("Something is not as it should be.", "ERROR"), "docker: Error response from daemon: no such thing."):
+        (wrong,) = (one.found for one in logs.look(said(line), "log") if one.check == "errors")
+        assert wrong.severity is Severity.WRONG
+        assert "no rule knows it" in wrong.what
+    for line in (info("Dumping input data", "ERROR"), info("  File x", "ERROR"), info("Something went on.", "WARNING")):
+        assert {one.severity for one in logs.look(said(line), "log") if one.check == "errors"} == {Severity.FINE}
+    ready = said(info("Something is not as it should be.", "ERROR"), "INFO:     Application startup complete.")
+    assert {one.severity for one in logs.look(ready, "log") if one.check == "errors"} == {Severity.FINE}
+
+
+def test_an_error_whose_next_line_says_what_it_is() -> None:
+    lines = [info("pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig", "ERROR")]
+    lines += [info("  Value error, invalid literal for int() with base 10: '4.0' [type=value_error]", "ERROR")]
+    (wrong,) = (one.found for one in logs.look(said(*lines), "log") if one.check == "errors")
+    assert "for VllmConfig: Value error, invalid literal for int() with base 10: '4.0'" in wrong.what
+
+
+def test_a_variable_that_vllm_never_had_is_only_told() -> None:
+    for name, severity in (("VLLM_VERSION", Severity.NOTE), ("VLLM_NVFP4_GEMM_BACKEND", Severity.WRONG)):
+        line = info(f"Unknown vLLM environment variable detected: {name}", "WARNING")
+        (one,) = (one for one in logs.look(said(line), "log") if one.check == "unknown-variables")
+        assert one.severity is severity

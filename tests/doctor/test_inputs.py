@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of commands about a machine becomes facts, which rules about machines use."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.doctor import here, inputs
 from stack.doctor.finding import Severity
 from stack.doctor.knowledge import load
@@ -69,3 +71,42 @@ def test_this_machine_has_facts() -> None:
     facts = here.gather()
     assert "kernel.release" in facts
     assert ("meminfo.MemTotal" in facts) == Path("/proc/meminfo").is_file()
+
+
+ODD = [
+    ('{"Ulimits": 5}', "HostConfig.Ulimits in the output of `docker inspect` is a whole number, not a list"),
+    ('{"Ulimits": {"memlock": 5}}', "HostConfig.Ulimits in the output of `docker inspect` is an object, not a list"),
+    ('{"Ulimits": ["memlock"]}', "Ulimits[0] in the output of `docker inspect` is a text, not an object"),
+    ('{"Ulimits": [{"Name": ["memlock"], "Hard": 5}]}', "Ulimits[0].Name in the output of `docker inspect` is a list"),
+    ('{"Ulimits": [{"Name": "memlock", "Hard": "x"}]}', "Ulimits[0].Hard in the output of `docker inspect` is a text"),
+    ('{"Memory": "8g"}', "HostConfig.Memory in the output of `docker inspect` is a text, not a whole number"),
+    ('{"Memory": true}', "is true or false, not a whole number"),
+    ('{"ShmSize": 1.5}', "HostConfig.ShmSize in the output of `docker inspect` is a number"),
+    ('{"ShmSize": [1]}', "is a list, not a whole number"),
+    ('{"IpcMode": {}}', "HostConfig.IpcMode in the output of `docker inspect` is an object, not a text"),
+    ("7", "HostConfig in the output of `docker inspect` is a whole number, not an object"),
+    ('{"Memory": 1', "is not valid JSON"),
+    ('{"Memory": ' + "9" * 5000 + "}", "is not valid JSON"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), ODD)
+def test_a_value_of_a_wrong_type_is_one_clear_line(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "inspect.json"
+    file.write_text(f'[{{"HostConfig": {text}}}]')
+    with pytest.raises(StackError, match=re.escape(problem)) as failed:
+        inputs.read(file)
+    assert str(failed.value).startswith(f"{file}: ")
+    assert "docker inspect CONTAINER" in str(failed.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "[null]", '["HostConfig"]', '[{"HostConfig": null}]', '[{"Other": "HostConfig"}]'])
+def test_an_inspection_without_facts(text: str) -> None:
+    assert inputs.of(text) == {}
+
+
+def test_other_output_may_follow_an_inspection() -> None:
+    both = inputs.of(f"{INSPECT}\nMemTotal:       125513216 kB\n")
+    assert (both["meminfo.MemTotal"], both["container.memory"]) == ("125513216 KiB", "8589934592")
+    assert inputs.of(INSPECT.replace('"memlock"', '"RLIMIT_MEMLOCK"'))["limit.memlock"] == "-1"
+    assert "meminfo.MemTotal" not in inputs.of("MemTotal:       \uff11\uff12 kB\n")

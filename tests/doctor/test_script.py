@@ -169,3 +169,37 @@ def test_no_yaml_is_refused_or_empty(text: str) -> None:
         assert script.parse("compose.yml", text).serves == ()
     except StackError as refused:
         assert "is not valid YAML" in str(refused)
+
+
+def test_whose_flags_a_service_without_a_known_image_has() -> None:
+    text = "services:\n  a:\n    {}\n    command: {}\n"
+    ours, others = "[--model, m, --max-model-len, '4096']", "[--host, 0.0.0.0, --port, '80']"
+    for source, command, models in (
+        ("build: .", ours, ["m"]),
+        ("build: .", others, []),
+        ("image: ghcr.io/open-webui/open-webui", others, []),
+        ("image: own/server", ours, ["m"]),
+        ("image: own/vllm", others, [None]),
+        ("image: vllm/vllm-openai", "[Qwen/Qwen3-8B, --port, '80']", ["Qwen/Qwen3-8B"]),
+    ):
+        found = script.parse("compose.yml", text.format(source, command))
+        assert [serve.model for serve in found.serves] == models, (source, command)
+    assert script.parse("compose.yml", "services:\n  a:\n    build: !reset null\n    image: !mine x\n").built == ()
+
+
+def test_who_starts_vllm_serve() -> None:
+    for text, name, is_repeated in (
+        ("docker run vllm/vllm-openai:v0.32.0 vllm serve m", "a.sh", True),
+        ("docker run --entrypoint '' vllm/vllm-openai:v0.32.0 vllm serve m", "a.sh", False),
+        ("docker run nvcr.io/nvidia/vllm:26.02-py3 vllm serve m", "a.sh", False),
+        ("docker run vllm/vllm-openai-rocm:v0.23.0 Qwen/Qwen3.5-2B --port 1", "a.sh", False),
+        ("services: {a: {image: vllm/vllm-openai, entrypoint: vllm, command: serve m}}", "c.yml", False),
+        ("kind: Pod\napiVersion: v1\nspec: {containers: [{image: vllm/vllm-openai, args: [vllm, serve, m]}]}", "k.yml", True),
+        (
+            "kind: Pod\napiVersion: v1\nspec: {containers: [{image: vllm/vllm-openai, command: [vllm, serve, m]}]}",
+            "k.yml",
+            False,
+        ),
+    ):
+        (serve,) = script.parse(name, text).serves
+        assert serve.is_repeated is is_repeated, text

@@ -16,7 +16,11 @@ from stack.validation.pack import recipes as pack
 
 SPARK = hardware.load("spark")
 H200 = hardware.load("h200")
-FOR_GPUS = [name for name in recipes.known() if recipes.load(name).model.startswith("gpt-oss-")]
+FOR_GPUS = [
+    name
+    for name in recipes.known()
+    if recipes.load(name).model.startswith("gpt-oss-") and "--speculative-config" not in recipes.load(name).arguments
+]
 
 
 def shape_of(name: str) -> checkpoints.Shape:

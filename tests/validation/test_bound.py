@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.deploy import recipes
 from stack.model import stack as stacks
 from stack.model.inputs import CODE
 from stack.model.stack import Stack
@@ -162,6 +163,14 @@ def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: 
     assert found.keys() == names
     named = path if path.startswith("kernels/") else f"validation/{path}"
     assert {*found.values()} <= {f"{CODE}: {named} differs"}
+
+
+def test_a_recipe_depends_on_its_base(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "FOLDER", here / "data/recipes")
+    (here / "data/recipes/cpu-other.toml").write_text('title = "Other"\nbase = "cpu-fp32"\n')
+    found = bound._data("serve/cpu-other/starts", ROOT)
+    assert {"validation/recipes/cpu-other.toml", "validation/recipes/cpu-fp32.toml"} <= set(found)
+    assert "validation/recipes/cpu-other.toml" not in bound._data("serve/cpu-fp32/starts", ROOT)
 
 
 def test_the_benchmark_of_kernels_depends_on_the_laboratory(tmp_path: Path) -> None:

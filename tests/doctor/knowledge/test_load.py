@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules are data: a loader takes them from three places, refuses what is not whole, and their examples hold."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from stack.base.errors import StackError
-from stack.doctor.knowledge import check, load
+from stack.deploy import hardware, recipes
+from stack.doctor import logs, rules
+from stack.doctor.finding import Severity
+from stack.doctor.knowledge import advice, check, load
 from stack.doctor.knowledge.rule import Origin, Rule
 
 WHOLE = """
@@ -63,6 +67,8 @@ def test_one_rule(tmp_path: Path) -> None:
         ('id = "fan-loud"', 'id = "fan-loud"\nhardware = ["toaster"]', "known: spark"),
         ('id = "fan-loud"', 'id = "fan-loud"\nfacts = ["a > 1"]', "a rule looks at one kind"),
         ('id = "fan-loud"', 'id = "fan-loud"\nseverity = "bad"', "wrong or worth knowing"),
+        ('fix = "clean it"', "fix = []", "fix is empty"),
+        ('fix = "clean it"', 'fix = ["clean\\nit"]', "has a line break"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
@@ -106,3 +112,76 @@ def test_a_stack_s_rules_are_not_followed_elsewhere(tmp_path: Path) -> None:
 def test_too_large_a_file(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="larger than 256 KiB"):
         read(tmp_path, WHOLE + "#" * 2**18)
+
+
+SETTINGS = WHOLE.replace('any = ["fan is at <n> rpm"]\n', "") + '[rule.settings]\nflags = ["--fan"]\n'
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        'replace = ["--fan 1; rm x"]',
+        'replace = ["--fan $(rm x)"]',
+        'replace = ["FAN=1"]',
+        "append = [\"--fan 'a b'\"]",
+        'append = ["--fan a b"]',
+        'append = ["fan"]',
+        'remove = ["--fan 1"]',
+        'remove = ["a; b"]',
+    ],
+)
+def test_what_fix_cannot_write_is_refused_when_it_is_loaded(tmp_path: Path, edit: str) -> None:
+    with pytest.raises(StackError, match=r"own\.toml: rule\[0\]\.settings.*it has to be"):
+        read(tmp_path, SETTINGS + edit)
+
+
+def test_what_fix_can_write(tmp_path: Path) -> None:
+    plain = """replace = ["--fan 0.8", '--fan {"a":[1]}', "--fan=x"]\nremove = ["--fan", "FAN"]\nappend = ["--fan"]"""
+    (rule,) = read(tmp_path, SETTINGS + plain)
+    assert rule.settings is not None
+    assert len(rule.settings.replace) == 3
+
+
+def test_what_is_set_already_is_not_advised(tmp_path: Path) -> None:
+    ways = 'fix = ["lower --a", "use --kv-cache-dtype fp8", "add --eager", "--moe-backend marlin, then --c"]'
+    (rule,) = read(tmp_path, WHOLE.replace('fix = "clean it"', ways))
+    assert rule.fix == "lower --a; or use --kv-cache-dtype fp8; or add --eager; or --moe-backend marlin, then --c"
+    assert advice.advice(rule, {}) == rule.fix
+    assert (
+        advice.advice(rule, {"kv-cache-dtype": "fp8_e4m3", "a": "1"})
+        == "lower --a; or add --eager; or --moe-backend marlin, then --c"
+    )
+    assert advice.advice(rule, {"kv-cache-dtype": "auto", "eager": "True", "moe-backend": "MARLIN"}) == (
+        "lower --a; or use --kv-cache-dtype fp8"
+    )
+    (only,) = read(tmp_path, WHOLE.replace('fix = "clean it"', 'fix = "use --kv-cache-dtype fp8"'))
+    assert advice.advice(only, {"kv-cache-dtype": "fp8"}) == only.fix
+
+
+def test_a_rule_says_that_vllm_never_started(tmp_path: Path) -> None:
+    given = read(tmp_path, WHOLE.replace('means = "dust"', 'means = "dust"\nbefore_start = true'))
+    found = [*logs.look(logs.of("the fan is at 9000 rpm\n", rules=given), "log")]
+    assert [one.found.what for one in found if one.check == "start"] == [
+        "its container did not start, so there is no start of vLLM in it"
+    ]
+    other = [*logs.look(logs.of("the fan is at 9000 rpm\n", rules=read(tmp_path, WHOLE)), "log")]
+    assert "no start of vLLM" in other[0].found.what
+    assert other[0].severity is Severity.UNKNOWN
+
+
+UNIFIED = re.compile(r"--gpu-memory-utilization \(?(?:a DGX Spark: )?(0\.[0-9]+)")
+
+
+def test_one_number_is_advised_for_shared_memory() -> None:
+    said = {(rule.id, float(share)) for rule in load.builtin() for share in UNIFIED.findall(rule.fix)}
+    assert said
+    assert {share for _, share in said} == {rules.UNIFIED}
+    for recipe in recipes.known():
+        made = recipes.load(recipe)
+        if made.hardware is not None and hardware.load(made.hardware.name).unified:
+            shares = made.arguments[made.arguments.index("--gpu-memory-utilization") + 1 :][:1]
+            assert shares, recipe
+            assert float(shares[0]) <= rules.UNIFIED, recipe
+    (spark,) = rules.utilization(0.95, 128 * 10**9, None)
+    assert spark.fix == f"--gpu-memory-utilization {rules.UNIFIED:g}"
+    assert [found.severity for found in rules.utilization(rules.UNIFIED, 128 * 10**9, None)] == [Severity.FINE]

@@ -98,10 +98,12 @@ class Folder:
             raise StackError(f"{self.path / name} is larger than {_LARGEST >> 20} MiB", "it is not what stack wrote: remove it")
         return data
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file, replacing any of that name, and flush it to disk."""
+    def write(self, name: str, data: bytes, mode: int | None = None) -> None:
+        """Write a file, replacing any of that name, and flush it to disk; `mode`: its permission bits. Default: the umask's."""
         self.remove(name)
         with os.fdopen(self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -13,8 +13,7 @@ from stack.cli.common import Options, interpreter, json_option, print_json, sour
 from stack.cli.completing import complete_series
 from stack.cli.lane_options import lane_option
 from stack.model.series import SASS, Compiles
-from stack.proof.compiling import check
-from stack.proof.compiling.architecture import ARCHITECTURE
+from stack.proof.compiling import architecture, check
 from stack.proof.compiling.check import Report, Result
 
 _COLOURS = {"compiles": "green"}
@@ -78,9 +77,15 @@ def command(
         raise click.UsageError("--instantiation and --sass go with --unit")
     if unit is not None and series:
         raise click.UsageError("--unit stands in place of SERIES")
-    odd = next((name for name in architectures if not re.fullmatch(ARCHITECTURE, name)), None)
+    odd = next((name for name in architectures if not re.fullmatch(architecture.ARCHITECTURE, name)), None)
     if odd is not None:
         raise click.UsageError(f"--arch {odd}: a GPU is named as the compiler does: sm_80, sm_90a")
+    odd = next((name for name in architectures if not architecture.is_known(name)), None)
+    if odd is not None:
+        known = ", ".join(f"sm_{number}" for number in architecture.KNOWN)
+        raise click.UsageError(
+            f"--arch {odd}: nvcc knows no such GPU. Known: {known}; from 90 on also with the suffix a, from 100 on with f"
+        )
     wanted = _wanted(unit, instantiation, sass) if unit is not None else None
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:

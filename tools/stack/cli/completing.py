@@ -84,11 +84,14 @@ def _ordered(releases: "Releases", tags: tuple[str, ...]) -> Sequence[str]:
 
 
 @_completer
-def complete_recipes(_context: click.Context) -> Iterable[str]:
-    """Name the recipes."""
+def complete_recipes(context: click.Context) -> Iterable[str]:
+    """Name the recipes: those of the package, and those of the stack."""
     from stack.deploy import recipes as known  # noqa: PLC0415
 
-    return known.known()
+    try:
+        return known.known(_root(context))
+    except StackError:
+        return known.known()
 
 
 @_completer

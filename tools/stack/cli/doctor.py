@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
-from stack.carry.drift import check_settings, check_values
+from stack.carry.drift import check_settings, check_use, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
 from stack.cli.completing import complete_recipes
@@ -21,7 +21,7 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import fact, say
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
-from stack.doctor import facts, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts
+from stack.doctor import facts, fix_files, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts, yardstick
 from stack.doctor.finding import Finding, Found, run
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
@@ -30,8 +30,9 @@ from stack.doctor.script import Script
 from stack.doctor.server.context import LONG, SHORT
 from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST
+from stack.doctor.yardstick import Measure
 from stack.model.stack import Stack
-from stack.projects import Unknown
+from stack.projects import Unfit, Unknown, Use
 from stack.proof.compiling import jobs
 from stack.serving import roofline
 from stack.validation import endpoint, machine
@@ -135,7 +136,7 @@ def command(
     if fix and not scripts:
         raise StackError("--fix needs a script", "name one with --script")
     options: Options = context.obj
-    recipe = recipes.load(name) if name is not None else None
+    recipe = recipes.load(name, root_of(options)) if name is not None else None
     findings: list[Finding] = []
     asked: list[Asked] = []
     blocks: list[str] = []
@@ -214,6 +215,9 @@ def _scripts(
 ) -> Iterator[Finding]:
     """Check scripts; with `written`, write corrected copies, and note their files there."""
 
+    files = fix_files.distinct(files)
+    if written is not None:
+        fix_files.check(files)
     read = [script.read(file) for file in files]
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
     archive = pinned.get("flashinfer")
@@ -222,9 +226,38 @@ def _scripts(
     known = load_rules(options)
     for file, script_file in zip(files, read, strict=True):
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
+        subject = replace(subject, measures=tuple(_measures(options, subject, recipe)))
         yield from scripts.look(subject)
         if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
             written[str(file)] = str(made)
+
+
+def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
+    """Yield what each command of a script is measured by; the pinned sources are asked if they are there."""
+
+    for serve in subject.script.serves:
+        target = subject.machine
+        if target is None:
+            yield None
+            continue
+        found = yardstick.checkpoint_of(serve, recipe)
+        use = yardstick.use_of(serve, target, found)
+        asks = subject.unknown is not None and not use.flags.keys().isdisjoint(yardstick.ASKED)
+        yield Measure(target, found, _unfit(options, use) if asks else ())
+
+
+def _unfit(options: Options, use: Use) -> tuple[Unfit, ...]:
+    """Return the flags that the patched trees at the pins refuse for a use."""
+
+    stack: Stack = options.load()
+    with options.place() as place, Stores(stack, place) as stores:
+        trees = [
+            (objects, objects.tree_of(stores.tip(pin.upstream)))
+            for pin in stack.pins
+            if pin.within is None
+            for objects in [stores.objects(pin.upstream)]
+        ]
+        return tuple(each for objects, tree in trees for each in check_use(objects, tree, use))
 
 
 def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:

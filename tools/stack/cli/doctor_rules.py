@@ -80,7 +80,7 @@ def _described(rule: Rule) -> list[tuple[str, tuple[str, ...]]]:
     return [
         ("cause", (rule.title,)),
         ("means", (rule.means,)),
-        ("fix", (rule.fix,)),
+        ("fix", rule.ways),
         ("severity", (f"{rule.severity}, {rule.sure}",)),
         ("lines", tuple(pattern.text for pattern in rule.lines)),
         ("any of", tuple(pattern.text for pattern in rule.any)),

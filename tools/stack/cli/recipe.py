@@ -10,9 +10,11 @@ from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_recipes
+from stack.cli.doctor_rules import root_of
+from stack.cli.recipe_exchange import export, import_
 from stack.cli.sentences import fact, say
-from stack.deploy import checkpoints, hardware, recipes
-from stack.deploy.recipes import Backends, Recipe
+from stack.deploy import hardware, recipes
+from stack.deploy.recipes import Backends, Recipe, Speed
 from stack.model import verdict
 from stack.serving import checking
 from stack.serving.command import Command, pairs, shown
@@ -31,21 +33,27 @@ _BACKENDS = {"moe": "MoE", "decode": "MoE decode", "linear": "linear layers", "a
 
 @click.group("recipe")
 def command() -> None:
-    """Show and check recipes: the command that serves a model on a machine, the expected kernels and speeds."""
+    """Show, check, import and export recipes: the command that serves a model on a machine, the expected kernels and speeds."""
 
 
 @command.command("list")
 @json_option
-def list_(as_json: bool) -> None:
-    """List the recipes."""
+@click.pass_obj
+def list_(options: Options, as_json: bool) -> None:
+    """List the recipes: those that come with the tool, and those of the stack, in its folder validation/recipes.
 
-    listed = [recipes.load(name) for name in recipes.known()]
+    GB is the memory that a recipe takes on each node. Behind the speed stands how many requests it is of, if not of one, and whose
+    number it is. Without a verdict that proves it, nobody has run the recipe as it is.
+    """
+
+    root = root_of(options)
+    listed = [recipes.load(name, root) for name in recipes.known(root)]
     if as_json:
-        keys = ("name", "title", "model", "hardware", "proven")
+        keys = ("name", "title", "model", "base", "hardware", "speeds", "proven")
         print_json({"recipes": [{key: value for key, value in _as_json(each).items() if key in keys} for each in listed]})
         return
-    rows = [(each.name, each.title, each.proven or "-") for each in listed]
-    print_table(("recipe", "serves", "proven by"), rows, labelled=True)
+    rows = [(each.name, *_machine(each), _speed(each), each.proven or "-") for each in listed]
+    print_table(("recipe", "hardware", "GB", "tok/s", "proven by"), rows, labelled=True)
 
 
 @command.command("show")
@@ -53,13 +61,14 @@ def list_(as_json: bool) -> None:
 @set_option
 @click.option("--model", type=click.Path(path_type=Path), help="The checkpoint's folder, instead of the published one.")
 @json_option
-def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool) -> None:
+@click.pass_obj
+def show(options: Options, name: str, settings: tuple[str, ...], model: Path | None, as_json: bool) -> None:
     """Show a recipe: its exact command, required memory, expected kernels, and speeds with their sources.
 
     Variables without --set remain shell variables in the command.
     """
 
-    recipe = recipes.load(name)
+    recipe = recipes.load(name, root_of(options))
     commands = shown(recipe, pairs(settings), model)
     if as_json:
         print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands]})
@@ -83,7 +92,8 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
     """
 
     options: Options = context.obj
-    chosen = [recipes.load(name) for name in names or recipes.known()]
+    root = root_of(options)
+    chosen = [recipes.load(name, root) for name in names or recipes.known(root)]
     with options.place(source) as place, Stores(options.load(), place) as stores:
         findings = checking.check(stores, chosen)
     if as_json:
@@ -106,7 +116,8 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
 @click.option("--development", is_flag=True, help="Mount the sources, to work on them.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @json_option
-def compose(name: str, is_open: bool, development: bool, output: Path | None, as_json: bool) -> None:
+@click.pass_obj
+def compose(options: Options, name: str, is_open: bool, development: bool, output: Path | None, as_json: bool) -> None:
     """Write a compose file that serves the recipe with the stack's image, for this machine only unless --open.
 
     Models and compiled kernels are kept in volumes. With several nodes, each has its own service.
@@ -115,7 +126,7 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
     if is_open and development:
         raise click.UsageError("--development is for this machine alone: leave --open out")
     kind = Usage.OPEN if is_open else Usage.DEVELOPMENT if development else Usage.LOCAL
-    text = made(recipes.load(name), kind)
+    text = made(recipes.load(name, root_of(options)), kind)
     if output is not None:
         output.write_text(text, encoding="utf-8")
     if as_json:
@@ -124,12 +135,17 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
         click.echo(text, nl=False)
 
 
+command.add_command(import_)
+command.add_command(export)
+
+
 def _print(recipe: Recipe) -> None:
     """Print a recipe without its command."""
 
     rows = [("recipe", recipe.name), ("serves", recipe.title)]
-    if recipe.model in checkpoints.known():
-        model = checkpoints.load(recipe.model)
+    if recipe.base is not None:
+        rows.append(("based on", f"{recipe.base}, with changes; all of it is shown here"))
+    if (model := recipe.checkpoint) is not None:
         revision = ", no revision is pinned" if model.revision is None else f" at {model.revision}"
         size = "" if model.size is None else f", {model.size / 1e9:.1f} GB"
         rows.append(("model", f"{model.repository}{revision}{size}"))
@@ -139,12 +155,40 @@ def _print(recipe: Recipe) -> None:
         rows.append(("hardware", f"{count}{machine.title}, compute capability {machine.capability}"))
         rows.append(("memory", f"{recipe.hardware.memory:g} GB{' of each' if recipe.hardware.nodes > 1 else ''}"))
     rows.append(("has to run", _backends(recipe.backends) or "-"))
-    rows += [("speed", f"{each.decode:g} tok/s after {each.context} tokens ({each.source})") for each in recipe.speeds]
+    rows += [("speed", f"{_rate(each)} after {each.context} tokens ({each.source})") for each in _speeds(recipe)]
     rows.append(("proven by", _proof(recipe)))
     rows += [(name, meaning) for name, meaning in recipe.variables.items()]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         fact(f"{name:{width}}  {text}", below=" " * (width + 2))
+
+
+def _machine(recipe: Recipe) -> tuple[str, str]:
+    """Return the cells of a recipe's hardware and memory."""
+
+    machine = recipe.hardware
+    if machine is None:
+        return ("CPU" if recipe.is_ours else "any"), "-"
+    return f"{machine.nodes} x {machine.name}" if machine.nodes > 1 else machine.name, f"{machine.memory:g}"
+
+
+def _speeds(recipe: Recipe) -> tuple[Speed, ...]:
+    return (*recipe.speeds, *recipe.batch_speeds)
+
+
+def _speed(recipe: Recipe) -> str:
+    """Return the cell of a recipe's speed: with the fewest requests and the shortest prompt, and whose number it is."""
+
+    if not (measured := _speeds(recipe)):
+        return "-"
+    best = min(measured, key=lambda speed: (speed.requests, speed.context))
+    together = f" of {best.requests}" if best.requests > 1 else ""
+    return f"{best.decode:.0f}{together} ({best.by})"
+
+
+def _rate(speed: Speed) -> str:
+    together = f" of {speed.requests} requests together" if speed.requests > 1 else ""
+    return f"{speed.decode:g} tok/s{together}"
 
 
 def _backends(expected: Backends) -> str:
@@ -169,9 +213,19 @@ def _as_json(recipe: Recipe) -> dict[str, Any]:
         "name": recipe.name,
         "title": recipe.title,
         "model": recipe.model,
+        "base": recipe.base,
         "hardware": {"name": machine.name, "nodes": machine.nodes, "memory": machine.memory} if machine else None,
         "backends": {name: getattr(expected, name) for name in (*_BACKENDS, "graphs")},
-        "speeds": [{"context": each.context, "decode": each.decode, "source": each.source} for each in recipe.speeds],
+        "speeds": [
+            {
+                "context": each.context,
+                "requests": each.requests,
+                "decode": each.decode,
+                "by": each.by,
+                "source": each.source,
+            }
+            for each in _speeds(recipe)
+        ],
         "proven": recipe.proven,
         "variables": dict(recipe.variables),
     }

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from stack.cli.common import json_option, print_json
+from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_recipes
+from stack.cli.doctor_rules import root_of
 from stack.cli.rendering import rooflines as rendering
 from stack.deploy import recipes as known
 from stack.serving import plot as drawing
@@ -48,7 +49,9 @@ from stack.serving import roofline
     help="Also draw a figure; an SVG if FILE ends in .svg. Needs matplotlib (the extra `plot`).",
 )
 @json_option
+@click.pass_obj
 def command(
+    options: Options,
     recipes: tuple[str, ...],
     hardware: str | None,
     contexts: tuple[int, ...],
@@ -79,7 +82,8 @@ def command(
         raise click.UsageError("Missing argument 'RECIPE...', or --config in its place")
     if recipes and kv is not None:
         raise click.UsageError("--kv-cache-dtype is for --config without a recipe: the recipe names the type of its cache")
-    chosen = [known.load(name) for name in dict.fromkeys(recipes)] or [roofline.anonymous(kv)]
+    root = root_of(options)
+    chosen = [known.load(name, root) for name in dict.fromkeys(recipes)] or [roofline.anonymous(kv)]
     found = [
         roofline.of(
             recipe,

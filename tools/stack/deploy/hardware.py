@@ -44,7 +44,7 @@ def load(name: str) -> Profile:
     made = Profile(
         name,
         table.text("title"),
-        table.text("capability", pattern=r"\d+\.\d", meaning="a compute capability such as 12.1"),
+        table.text("capability", pattern=r"[0-9]+\.[0-9]", meaning="a compute capability such as 12.1"),
         table.number("memory"),
         table.number("bandwidth"),
         table.flag("unified"),

@@ -7,75 +7,52 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from stack.base import files
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, hardware
+from stack.deploy import checkpoints, derived_recipes, hardware
+from stack.deploy.checkpoints import Checkpoint
 from stack.deploy.data import DATA
-from stack.model import document
+from stack.deploy.recipe_parts import (
+    NO_BACKENDS,
+    Backends,
+    Bar,
+    Hardware,
+    Speed,
+    read_backends,
+    read_bar,
+    read_hardware,
+    read_speed,
+)
 from stack.model.document import Table
 
+__all__ = ["Backends", "Bar", "Hardware", "Recipe", "Speed", "hardware", "known", "load", "read"]
+
 FOLDER = DATA / "recipes"
-NAME = r"[a-z][a-z0-9-]*"
+OWN = Path("validation/recipes")
+"""The folder of a stack's own recipes, below the stack's folder."""
+NAME = derived_recipes.NAME
+REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
+"""A model that is named by its repository, for recipes whose checkpoint is not in `checkpoints.toml`."""
 _VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 GIVEN = "given"
 """The model of a recipe for a user's own server, which serves gpt-oss in any size with any weights."""
 RANK = "NODE_RANK"
 """The variable with the number of the node on which a server is started; clients connect to node 0."""
+_MOST = 1000
+"""Recipes of a stack's own."""
 TINY = ("tiny", "tiny-mxfp4")
 """The models that the validation generates."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Bar for the differences of log-probabilities from the reference, by `measure` (`largest` or `rms` of all differences).
-
-    `blind`: faults that are smaller than this server's rounding errors. All other faults must differ by more than `at`.
-    """
-
-    measure: str
-    at: float
-    blind: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """The hardware of a recipe: a machine of `hardware.toml`, the number of nodes, and 10^9 bytes that the server takes on each."""
-
-    name: str
-    nodes: int
-    memory: float
-
-
-@dataclass(frozen=True, slots=True)
-class Backends:
-    """The expected backends of a server, in the words of its log; None if any is accepted.
-
-    `decode`: the kernel for experts of few tokens, if it is not their backend's; `kv`: the type of the cache's values.
-    """
-
-    moe: str | None = None
-    decode: str | None = None
-    linear: str | None = None
-    attention: str | None = None
-    kv: str | None = None
-    graphs: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Tokens per second that one request decodes after a prompt of `context` tokens, and the source of that measurement."""
-
-    context: int
-    decode: float
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to serve a model. `flags` are required CPU flags, `log` texts that the server's log must contain.
 
+    `model`: a checkpoint of `checkpoints.toml`, one of the validation, `given`, or a repository with the `revision` of it to serve.
     `variables` are names that the user must set (`${NAME}` in arguments and environment), each with its meaning. `proven`: a verdict
-    in the repository that shows the recipe at work; None if there is none.
+    in the repository that shows the recipe at work; None if there is none. `base`: the recipe that this one changes. `speeds` are of
+    one request, `batch_speeds` of several at once.
     """
 
     name: str
@@ -88,9 +65,19 @@ class Recipe:
     bar: Bar | None = None
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     hardware: Hardware | None = None
-    backends: Backends = Backends()
+    backends: Backends = NO_BACKENDS
     speeds: tuple[Speed, ...] = ()
+    batch_speeds: tuple[Speed, ...] = ()
     proven: str | None = None
+    base: str | None = None
+    revision: str | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The published checkpoint that it serves; None for a model of the validation or the user."""
+        if self.model in checkpoints.known():
+            return checkpoints.load(self.model)
+        return Checkpoint(self.model, self.model, self.revision, None, None) if "/" in self.model else None
 
     @property
     def is_ours(self) -> bool:
@@ -121,48 +108,74 @@ def servable(name: str, otherwise: str) -> Recipe:
     return recipe
 
 
-def known() -> tuple[str, ...]:
-    """Name all recipes."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+def known(root: Path | None = None) -> tuple[str, ...]:
+    """Name all recipes: those that come with the package, and those of the stack in `root`."""
+    return tuple(sorted(_files(root)))
 
 
-def load(name: str) -> Recipe:
-    """Load the recipe of that name.
+def load(name: str, root: Path | None = None) -> Recipe:
+    """Load the recipe of that name. One of the stack in `root` comes before one of the package.
 
     Raises:
         StackError: there is no such recipe, or it is invalid.
 
     """
-    if name not in known():
-        raise unknown_name("recipe", name, known(), holder=f"{FOLDER.name}/", lister="stack recipe list")
-    return read(FOLDER / f"{name}.toml")
+    found = _files(root)
+    if name not in found:
+        raise unknown_name("recipe", name, sorted(found), holder=f"{FOLDER.name}/", lister="stack recipe list")
+    return read(found[name])
+
+
+def _files(root: Path | None) -> dict[str, Path]:
+    """Find the recipes' files by name."""
+    found = {path.stem: path for path in FOLDER.glob("*.toml")}
+    if root is None or not (own := root / OWN).is_dir():
+        return found
+    files.check_tree(own)  # a checkout's files may come from somebody else
+    named = {path.stem: path for path in own.glob("*.toml")}
+    if len(named) > _MOST:
+        raise StackError(f"{own} has more than {_MOST} recipes", "remove some")
+    return found | named
 
 
 def read(file: Path) -> Recipe:
-    """Read a recipe from its file.
+    """Read a recipe from its file, with what it takes from its base.
 
     Raises:
         StackError: it is invalid.
 
     """
-    table = document.load(file)
+    if not re.fullmatch(NAME, file.stem):
+        raise StackError(f"{file} is not a valid name of a recipe", "use lower-case letters, digits and dashes")
+    table, base = derived_recipes.load(file, FOLDER)
     models = (*TINY, GIVEN, *checkpoints.known())
+    speeds = tuple(map(read_speed, table.tables("speed")))
     recipe = Recipe(
         name=file.stem,
         title=table.text("title"),
-        model=table.text("model", pattern="|".join(map(re.escape, models)), meaning=f"one of {', '.join(models)}"),
+        model=table.text(
+            "model",
+            pattern="|".join((*map(re.escape, models), REPOSITORY)),
+            meaning=f"a repository (OWNER/NAME), or one of {', '.join(models)}",
+        ),
         arguments=table.texts("arguments", unique=False),
         environment=_pairs(table.table("environment")),
         flags=table.texts("flags"),
         log=table.texts("log"),
-        bar=_bar(table.table("bar")) if table.given("bar") else None,
+        bar=read_bar(table.table("bar")) if table.given("bar") else None,
         variables=_pairs(table.table("variables")) if table.given("variables") else MappingProxyType({}),
-        hardware=_hardware(table.table("hardware")) if table.given("hardware") else None,
-        backends=_backends(table.table("backends")) if table.given("backends") else Backends(),
-        speeds=tuple(map(_speed, table.tables("speed"))),
+        hardware=read_hardware(table.table("hardware")) if table.given("hardware") else None,
+        backends=read_backends(table.table("backends")) if table.given("backends") else NO_BACKENDS,
+        speeds=tuple(each for each in speeds if each.requests == 1),
+        batch_speeds=tuple(each for each in speeds if each.requests > 1),
         proven=table.optional_text("proven"),
+        base=base,
+        revision=table.optional_text("revision", pattern="[0-9a-f]{40}", meaning="40 hex digits"),
     )
     table.finish()
+    if recipe.revision is not None and "/" not in recipe.model:
+        raise table.error("revision", f"is of {recipe.model}, which is no repository", "leave it out")
+    _demand_printable(table, recipe)
     _demand_named(table, recipe)
     if recipe.is_ours:
         _demand_tested(table, recipe)
@@ -172,8 +185,6 @@ def read(file: Path) -> Recipe:
         raise table.error(
             "variables", f"and hardware.nodes disagree on {RANK}", "give it to recipes of several nodes, and to no other"
         )
-    if not re.fullmatch(NAME, recipe.name):
-        raise StackError(f"{file} is not a valid name of a recipe", "use lower-case letters, digits and dashes")
     return recipe
 
 
@@ -182,6 +193,20 @@ def _demand_tested(table: Table, recipe: Recipe) -> None:
         raise table.error("bar", "is missing", "set how far log-probabilities may be off the reference")
     if not recipe.log:
         raise table.error("log", "is empty", "name the log's lines about backends: a server may choose others")
+
+
+def _demand_printable(table: Table, recipe: Recipe) -> None:
+    """Refuse control characters: a recipe may come from somebody else, and its command is shown on terminals."""
+    texts = {
+        "title": (recipe.title,),
+        "arguments": recipe.arguments,
+        "environment": (*recipe.environment, *recipe.environment.values()),
+        "variables": (*recipe.variables, *recipe.variables.values()),
+        "speed": tuple(text for each in (*recipe.speeds, *recipe.batch_speeds) for text in (each.source, each.by)),
+    }
+    for key, values in texts.items():
+        if odd := [text for text in values if not text.isprintable()]:
+            raise table.error(key, f"has control characters in {odd[0]!r:.60}", "take them out")
 
 
 def _demand_named(table: Table, recipe: Recipe) -> None:
@@ -198,51 +223,7 @@ def _demand_named(table: Table, recipe: Recipe) -> None:
         )
 
 
-def _hardware(table: Table) -> Hardware:
-    names = hardware.known()
-    made = Hardware(
-        table.text("name", pattern="|".join(map(re.escape, names)), meaning=f"one of {', '.join(names)}"),
-        table.whole("nodes"),
-        table.number("memory"),
-    )
-    table.finish()
-    if made.nodes < 1 or made.memory <= 0:
-        raise table.error(
-            "nodes", f"are {made.nodes} with {made.memory} GB", "write how many nodes and how much memory it takes"
-        )
-    return made
-
-
-def _backends(table: Table) -> Backends:
-    made = Backends(
-        moe=table.optional_text("moe"),
-        decode=table.optional_text("decode"),
-        linear=table.optional_text("linear"),
-        attention=table.optional_text("attention"),
-        kv=table.optional_text("kv"),
-        graphs=table.flag("graphs") if table.given("graphs") else None,
-    )
-    table.finish()
-    return made
-
-
-def _speed(table: Table) -> Speed:
-    made = Speed(table.whole("context"), table.number("decode"), table.text("source"))
-    table.finish()
-    if made.decode <= 0:
-        raise table.error("decode", f"is {made.decode}", "write tokens per second")
-    return made
-
-
 def _pairs(table: Table) -> Mapping[str, str]:
     texts = {name: table.text(name) for name in table}
     table.finish()
     return MappingProxyType(texts)
-
-
-def _bar(table: Table) -> Bar:
-    bar = Bar(table.text("measure", pattern="largest|rms", meaning="largest or rms"), table.number("at"), table.texts("blind"))
-    table.finish()
-    if bar.at <= 0:
-        raise table.error("at", f"is {bar.at}", "set it above 0: no two computations agree exactly")
-    return bar

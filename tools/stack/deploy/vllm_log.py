@@ -6,11 +6,13 @@ as missing. Logs come from terminals, files, containers and pipes: with colours 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 
+from stack.base.prefilter import Prefilter, form
 from stack.deploy.recipes import Backends
 
 PARTS = ("MoE", "MoE decode", "linear", "attention")
@@ -28,6 +30,8 @@ _RECORD = re.compile(
     r"(?:\((?P<process>[\w.-]+)(?: rank=\d+)? pid=\d+(?:, ip=[^)]{1,60})?\) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"(?P<at>\d\d-\d\d \d\d:\d\d:\d\d) \[?(?P<place>[^\[\]\s]{1,200})\] ?"
 )
+_BLOCK = 256
+"""Number of lines that are searched for words together."""
 _CONTAINER = re.compile(r"[\w.-]+ +\| ?")
 """Prefix of `docker compose logs`."""
 
@@ -36,7 +40,7 @@ _CONTAINER = re.compile(r"[\w.-]+ +\| ?")
 class Line:
     """A line of a log: number (from 1, as in an editor), process, level, time, source file, and text.
 
-    A field that the line does not contain is empty.
+    A field that the line does not contain is empty. `form`: of the text, for `stack.base.prefilter`.
     """
 
     number: int
@@ -45,6 +49,7 @@ class Line:
     at: str
     place: str
     text: str
+    form: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +168,28 @@ def line(text: str, number: int = 0) -> Line:
     """Parse one line of a log."""
     plain = text[: 2 * _LONGEST]
     plain = (_ANSI.sub("", plain) if "\x1b" in plain else plain)[:_LONGEST].rstrip()
-    record = _RECORD.search(plain, 0, _FRONT)
+    front = plain[:_FRONT]
+    # Most lines without a record have no level either: searching for the words is faster than for the record.
+    has_level = "INFO " in front or "WARNING " in front or "ERROR " in front or "DEBUG " in front or "CRITICAL " in front
+    record = _RECORD.search(plain, 0, _FRONT) if has_level else None
     if record is not None:
         process = record["process"] or ""
-        return Line(number, process, record["level"], record["at"], record["place"], plain[record.end() :])
+        text_ = plain[record.end() :]
+        return Line(number, process, record["level"], record["at"], record["place"], text_, form(text_))
     if container := _CONTAINER.match(plain, 0, _FRONT):
         plain = plain[container.end() :]
     process = _PROCESS.match(plain)
-    return Line(number, process[1] if process else "", "", "", "", plain[process.end() :] if process else plain)
+    rest = plain[process.end() :] if process else plain
+    return Line(number, process[1] if process else "", "", "", "", rest, form(rest))
+
+
+@lru_cache(8192)
+def time(at: str) -> datetime | None:
+    """Return a line's time, `MM-DD hh:mm:ss`; None if it is not one. Logs have no year: take one with a 29 February."""
+    try:
+        return datetime(2024, int(at[:2]), int(at[3:5]), int(at[6:8]), int(at[9:11]), int(at[12:14]))
+    except ValueError:
+        return None
 
 
 _STAGES = MappingProxyType(
@@ -205,14 +224,20 @@ def progress(entry: Line) -> tuple[int, int] | None:
 
 def read(text: str) -> Reading:
     """Read a whole log. The time is proportional to its length, whatever its content."""
-    collected = _Collector()
-    starts = number = 0
-    for entry in lines(text):
-        number = entry.number
-        if _BANNER.search(entry.text):
-            starts, collected = starts + 1, _Collector()
-        collected.take(entry)
-    return collected.reading(max(starts, 1 if number else 0), text.count("\n") + 1 if text else 0)
+    return read_lines([*lines(text)], text.count("\n") + 1 if text else 0)
+
+
+def read_lines(entries: Sequence[Line], count: int) -> Reading:
+    """Read the lines of a whole log, which has `count` lines with the empty ones."""
+    collected, starts = _Collector(), 0
+    prefilter = Prefilter(_WORDS)
+    for start in range(0, len(entries), _BLOCK):
+        block = entries[start : start + _BLOCK]
+        for entry, words in zip(block, prefilter.possible([each.form for each in block]), strict=True):
+            if _BLACK in words and _BANNER.search(entry.text):
+                starts, collected = starts + 1, _Collector()
+            collected.take(entry, words)
+    return collected.reading(max(starts, 1 if entries else 0), count)
 
 
 def mismatches(reading: Reading, expected: Backends) -> tuple[Mismatch, ...]:
@@ -282,24 +307,26 @@ class _Collector:
     listing: tuple[str, str] | None = None
     """The kind of linear layers, and the process, whose reasons the following lines list."""
 
-    def take(self, entry: Line) -> None:
-        """Read a line."""
+    def take(self, entry: Line, possible: Collection[str]) -> None:
+        """Read a line; `possible`: the words of `_WORDS` that may stand in it."""
         if entry.at:
             self._clock(entry.at)
         if self.listing is not None and not self._listed(entry):
             self.listing = None
-        self.stage = stage(entry) or self.stage
+        if not possible:
+            return
+        self.stage = next((_STAGES[word] for word in possible if word in _STAGES and word in entry.text), self.stage)
         self.ending = self.ending or ("[shutdown]" in entry.text and "unexpectedly" not in entry.text)
         if self.error is None and not self.ending and entry.level in ("", "ERROR", "CRITICAL") and _ERROR.match(entry.text):
             self.error = entry  # errors about its engine during a shutdown do not count
-        for words, pattern, taken in _PATTERNS:
+        for place in sorted({place for word in possible for place in _BY_WORD.get(word, ())}):
+            words, pattern, taken = _PATTERNS[place]
             if words in entry.text and (match := pattern.search(entry.text)):
                 taken(self, match, entry)
 
     def _clock(self, at: str) -> None:
-        try:
-            now = datetime.strptime(f"2024-{at}", "%Y-%m-%d %H:%M:%S")  # the log has no year; take one with a 29 February
-        except ValueError:
+        now = time(at)
+        if now is None:
             return
         self.began = self.began or now
         self.last = max(self.last or now, now) if now >= self.began - timedelta(days=1) else now + timedelta(days=366)
@@ -591,3 +618,9 @@ _PATTERNS: tuple[tuple[str, "re.Pattern[str]", _Action], ...] = tuple(
 
 Repetitions in patterns are bounded: an unbounded one takes quadratic time if a line contains its beginning again and again.
 """
+_BY_WORD: Mapping[str, tuple[int, ...]] = {
+    word: tuple(place for place, (words, _, _) in enumerate(_PATTERNS) if words == word) for word, _, _ in _PATTERNS
+}
+_BLACK = "█"
+_WORDS = (*(words for words, _, _ in _PATTERNS), *_STAGES, _BLACK, "[shutdown]", "Error", "Exception", "error: ")
+"""Words of which a line has at least one if it says anything that is read, besides its time."""

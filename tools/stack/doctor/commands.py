@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.doctor import shell
@@ -30,6 +30,9 @@ _OTHERS = (
     ("Atlas", re.compile(r"atlas-serve|atlas")),
 )
 """Other servers, by the word that starts them."""
+_OWN_IMAGE = re.compile(r"(?:(?:docker\.io|registry-1\.docker\.io)/)?vllm/vllm-openai(?:-rocm|-cpu)?(?:[:@]|$)")
+_MODEL = re.compile(r"[\w.-]+/[\w.-]+|/[\w./-]*[\w-]")
+"""A model: owner/name, or a path."""
 _STARTS = frozenset({"serve", "run", "start", "launch_server"})
 
 
@@ -57,7 +60,7 @@ class Container:
     """A container that is started. `published`: ports as written; `volumes`: mount points.
 
     `is_started`: false for an image's own command, since the file does not say how the image will be started. `shared`: whether it has
-    more of /dev/shm than the 64 MB that containers get.
+    more of /dev/shm than the 64 MB that containers get. `image`: its name; None if it is not in the file.
     """
 
     line: int
@@ -68,17 +71,22 @@ class Container:
     settings: tuple[Setting, ...] = ()
     is_started: bool = True
     shared: bool = False
+    image: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """A command that serves, and its container. `is_whole`: whether the file has all of its flags."""
+    """A command that serves, and its container.
+
+    `is_whole`: whether the file has all of its flags. `is_repeated`: whether the image starts `vllm serve` itself, and gets it again.
+    """
 
     line: int
     model: str | None
     flags: tuple[Flag, ...]
     container: Container | None = None
     is_whole: bool = True
+    is_repeated: bool = False
 
     def flag(self, *names: str) -> Flag | None:
         """Return the last flag with one of these names, which is the one that counts."""
@@ -89,6 +97,7 @@ class Serve:
 class Script:
     """The content of a file.
 
+    `built`: files from which images of containers are built, whose command is not in this file, with their lines.
     `commands`: all commands, for checks of other ones; `sources`: files whose variables it loads; `others`: other servers that it
     starts, with their lines; `is_spark`: whether it names what only a DGX Spark has.
     """
@@ -101,6 +110,7 @@ class Script:
     sources: tuple[str, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     is_spark: bool = False
+    built: tuple[tuple[str, int], ...] = ()
 
     def setting(self, name: str) -> Setting | None:
         """Return the last value of a variable."""
@@ -120,6 +130,7 @@ class Collector:
         self.sources: list[str] = []
         self.others: list[tuple[str, int]] = []
         self.is_spark = False
+        self.built: list[tuple[str, int]] = []
 
 
 def shell_commands(found: Collector, commands: Iterator[Command], container: Container | None, depth: int = _DEPTH) -> None:
@@ -159,13 +170,13 @@ def _command(found: Collector, command: Command, container: Container | None, de
         container, image, command, is_own = started
         found.containers.append(container)
         found.settings += container.settings
-        if is_own and command and command[0].text.startswith("-") and "vllm" in image:
-            # The published image has `vllm serve` as its entry point.
+        if is_own and command and takes_arguments(image, command[0].text):
             found.serves.append(served(command, command[0].line, container))
             return
     serve = _serve(command, container)
     if serve is not None:
-        found.serves.append(serve)
+        is_repeated = started is not None and started[3] and starts_itself(started[1]) and is_serving(command)
+        found.serves.append(replace(serve, is_repeated=is_repeated))
     elif (other := _other(command)) is not None:
         found.others.append(other)
     elif depth:
@@ -173,6 +184,23 @@ def _command(found: Collector, command: Command, container: Container | None, de
         for word in command:
             if " " in word.text and _NESTED.search(word.text):
                 shell_commands(found, shell.commands(word.text, word.line), container, depth - 1)
+
+
+def starts_itself(image: str) -> bool:
+    """Tell whether an image is one of vLLM's own, whose entry point is `vllm serve`."""
+    return _OWN_IMAGE.match(image) is not None
+
+
+def is_serving(command: Sequence[Word]) -> bool:
+    """Tell whether words begin with `vllm serve`."""
+    return len(command) > 1 and Path(command[0].text).name == "vllm" and command[1].text == "serve"
+
+
+def takes_arguments(image: str, first: str) -> bool:
+    """Tell whether a container's command consists of arguments of `vllm serve`, by its image and its first word."""
+    if starts_itself(image):
+        return first.startswith("-") or _MODEL.fullmatch(first) is not None
+    return first.startswith("-") and "vllm" in image.lower()
 
 
 def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
@@ -197,6 +225,7 @@ def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
         (*(word.text.split(":")[1] if ":" in word.text else word.text for word in given("-v", "--volume")), *mounts),
         tuple(variable(word.text, word.line) for word in given("-e", "--env")),
         shared=bool(given("--shm-size")) or any(word.text == "host" for word in given("--ipc")),
+        image=rest[0] if rest else None,
     )
     return made, rest[0].text if rest else "", rest[1:], not given("--entrypoint")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of checks: severity, place, and what to do; and how checks are run."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 KEPT = "\0"
 """Begins the new text of an edit that adds to the old one."""
+_PLAIN = re.compile(r"[\w./:=,@%+-]*")
+"""Values that mean the same in every file, with quotes and without."""
+_JSON = re.compile(r"\{[\w./:=,@%+\"{}\[\] -]*\}")
 
 
 class Severity(StrEnum):
@@ -30,6 +34,13 @@ class Edit:
     line: int
     old: str
     new: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it writes a name with a plain value: anything else would have to be quoted as the file has it."""
+        words = self.new.removeprefix(KEPT).strip()
+        name, _, value = words.partition(" ") if words.startswith("-") else words.partition("=")
+        return _PLAIN.fullmatch(name) is not None and (_PLAIN.fullmatch(value) or _JSON.fullmatch(value)) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stack.base import files
 from stack.base.errors import StackError
+from stack.doctor import fix_files
 from stack.doctor.finding import KEPT, Edit, Found
-from stack.doctor.script import text_of
 
 _WORD = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\|&;]+)"
 """A word of a shell."""
 _ITEM = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\,\]]+)"
 """A word in a list of YAML without quotes."""
-_PLAIN = re.compile(r"[\w./:=,@%+-]*")
-"""Values that mean the same in every file, with quotes and without."""
 _SWITCH = re.compile(r"--(?:enforce-eager|trust-remote-code|async-scheduling|headless|(?:no|enable|disable)-[\w-]+)")
 """Flags without a value: the word behind one is another argument, such as the model."""
-_JSON = re.compile(r"\{[\w./:=,@%+\"{}\[\] -]*\}")
 _ROUNDS = 3
 """Most times that a corrected text is checked again: a correction may make another one necessary."""
 _EMPTY = re.compile(r"\s*(?:[-\\]|export|ENV|Environment=|declare|-e|--env)?\s*\\?\s*")
@@ -50,24 +46,17 @@ def write(file: Path, check: Check) -> Path | None:
     """Write the corrected file beside a script; return its path, None if there is nothing to correct.
 
     Raises:
-        StackError: a file of that name is there already, or cannot be written.
+        StackError: the script is not a regular file, a file of the copy's name is there already, or it cannot be written.
 
     """
-    text = text_of(file)
+    original = fix_files.read(file)
+    text = original.text
     made = corrected(text, check)
     if made == text:
         return None
     if _is_shell(text) and _reads(text) and not _reads(made):
         raise StackError(f"{file} cannot be corrected: bash does not read the result", "correct it by hand")
-    target = file.with_name(f"{file.stem}.fixed{file.suffix}" if file.suffix else f"{file.name}.fixed")
-    try:
-        with files.opened(target.parent) as folder:
-            if folder.exists(target.name):
-                raise StackError(f"{target} is there already", "move it, then run the command again")
-            folder.write(target.name, made.encode())
-    except OSError as failed:
-        raise StackError(f"{target} cannot be written ({failed.strerror})", "check the folder's rights") from failed
-    return target
+    return fix_files.write(original, made)
 
 
 def _is_shell(text: str) -> bool:
@@ -95,7 +84,7 @@ def corrected(text: str, check: Check) -> str:
     if not reasons:
         return text
     lines = now.split("\n")
-    place = 1 if lines[0].startswith("#!") else 0
+    place = fix_files.top(lines)
     head = [
         "# Corrected by `stack doctor --fix`; the lines are those of the original:",
         *(f"#   {reason}" for reason in reasons),
@@ -125,20 +114,13 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _is_plain(edit: Edit) -> bool:
-    """Tell whether what an edit writes is a name with a plain value: anything else would have to be quoted as the file has it."""
-    words = edit.new.removeprefix(KEPT).strip()
-    name, _, value = words.partition(" ") if words.startswith("-") else words.partition("=")
-    return _PLAIN.fullmatch(name) is not None and (_PLAIN.fullmatch(value) or _JSON.fullmatch(value)) is not None
-
-
 def _apply(text: _Text, edit: Edit) -> bool:
     """Apply an edit to its line, or to the next ones if the line only begins the command.
 
     An edit whose value is not plain is left to a person.
     """
     lines = text.lines
-    if not _is_plain(edit):
+    if not edit.is_plain:
         return False
     for place in range(edit.line - 1, min(edit.line + 2, len(lines))):
         line = lines[place]

@@ -10,18 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.doctor.finding import Check, Finding, Found, Severity, run
 from stack.doctor.knowledge import match
 from stack.doctor.knowledge.rule import Rule
 from stack.model import document
 
 _LARGEST = 4 * 2**20
-_MEMINFO = re.compile(r"^([A-Z]\w{2,30}(?:\(\w{1,20}\))?): {1,20}(\d{1,15}) kB$", re.MULTILINE)
-_SMI = re.compile(r"Driver Version: ([\d.]{1,20}) {1,40}CUDA (?:UMD )?Version: ([\d.]{1,10})")
-_GPU = re.compile(r"^\| {1,4}\d{1,2} {1,4}(NVIDIA [\w .-]{2,60}?) {2,60}", re.MULTILINE)
-_UNAME = re.compile(r"\bLinux(?: version)? (?:\S{1,80} )?(\d{1,2}\.\d{1,2}\.\d{1,3}-[\w.-]{1,60})")
+_WHOLE = "name the whole output of `docker inspect CONTAINER`"
+_KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+_MEMINFO = re.compile(r"^([A-Z]\w{2,30}(?:\(\w{1,20}\))?): {1,20}([0-9]{1,15}) kB$", re.MULTILINE)
+_SMI = re.compile(r"Driver Version: ([0-9.]{1,20}) {1,40}CUDA (?:UMD )?Version: ([0-9.]{1,10})")
+_GPU = re.compile(r"^\| {1,4}[0-9]{1,2} {1,4}(NVIDIA [\w .-]{2,60}?) {2,60}", re.MULTILINE)
+_UNAME = re.compile(r"\bLinux(?: version)? (?:\S{1,80} )?([0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,3}-[\w.-]{1,60})")
 _SHM = re.compile(
-    r"^(?:shm|tmpfs) {1,40}(\d{1,15}[KMGT]?) {1,40}(\S{1,12}) {1,40}(\S{1,12}) {1,40}\S{1,6} {1,10}/dev/shm$", re.MULTILINE
+    r"^(?:shm|tmpfs) {1,40}([0-9]{1,15}[KMGT]?) {1,40}(\S{1,12}) {1,40}(\S{1,12}) {1,40}\S{1,6} {1,10}/dev/shm$", re.MULTILINE
 )
 _MEMLOCK = re.compile(
     r"max locked memory\s{1,20}\((?:kbytes|kB)[^)]{0,20}\)\s{1,10}(\w{1,15})|^Max locked memory {1,30}(\w{1,15})", re.MULTILINE
@@ -30,12 +33,12 @@ _CMDLINE = re.compile(r"^BOOT_IMAGE=.{1,2000}$", re.MULTILINE)
 _RDMA = (
     ("roce.link_layer", re.compile(r"link_layer:\s{1,20}(\w{2,20})")),
     ("roce.state", re.compile(r"\bstate:\s{1,20}PORT_(\w{2,20})")),
-    ("roce.active_mtu", re.compile(r"active_mtu:\s{1,20}(\d{3,5})")),
+    ("roce.active_mtu", re.compile(r"active_mtu:\s{1,20}([0-9]{3,5})")),
 )
 _NCCL = (
     ("nccl.network", re.compile(r"NCCL INFO Using network (\w{2,20})")),
-    ("nccl.version", re.compile(r"NCCL version (\d[\w.+-]{1,30})|vLLM is using nccl==(\d[\w.]{1,20})")),
-    ("nccl.interface", re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([\w.-]{1,30}):")),
+    ("nccl.version", re.compile(r"NCCL version ([0-9][\w.+-]{1,30})|vLLM is using nccl==([0-9][\w.]{1,20})")),
+    ("nccl.interface", re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[0-9+\])?([\w.-]{1,30}):")),
 )
 
 
@@ -43,18 +46,23 @@ def read(file: Path) -> Mapping[str, str]:
     """Read the facts in a file.
 
     Raises:
-        StackError: it cannot be read, or is too large.
+        StackError: it cannot be read, is too large, or has a value of a wrong type.
 
     """
-    return of(
-        document.read_bytes(file, missing="name the output of a command", largest=_LARGEST, piped=True).decode(
-            "utf-8", "replace"
-        )
-    )
+    data = document.read_bytes(file, missing="name the output of a command", largest=_LARGEST, piped=True)
+    try:
+        return of(data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
+    except StackError as odd:
+        raise StackError(f"{file}: {odd.problem}", odd.remedy) from odd
 
 
 def of(text: str) -> dict[str, str]:
-    """Read the facts in a text."""
+    """Read the facts in a text.
+
+    Raises:
+        StackError: a value in it is of a wrong type.
+
+    """
     return dict(_facts(text))
 
 
@@ -105,22 +113,39 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _container(text: str) -> Iterator[tuple[str, str]]:
-    """Read `docker inspect`."""
+    """Read `docker inspect` or `podman inspect`; other output may follow."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError) as bad:
+        raise StackError("the output of `docker inspect` is not valid JSON", _WHOLE) from bad
+    first = found[0] if found else None
+    if not isinstance(first, dict) or first.get("HostConfig") is None:
         return
-    first: Any = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
-    host = first.get("HostConfig")
-    if not isinstance(host, dict):
-        return
-    memory, shm, ipc = host.get("Memory"), host.get("ShmSize"), host.get("IpcMode")
-    if isinstance(memory, int) and memory > 0:
+    host = _typed(first, "HostConfig", dict, "")
+    memory, shm, ipc = (_typed(host, name, kind) for name, kind in (("Memory", int), ("ShmSize", int), ("IpcMode", str)))
+    if memory is not None and memory > 0:
         yield "container.memory", str(memory)
-    if isinstance(ipc, str):
+    if ipc is not None:
         yield "container.ipc", ipc
-    if isinstance(shm, int) and ipc != "host":
+    if shm is not None and ipc != "host":
         yield "shm.size", str(shm)
-    for limit in host.get("Ulimits") or ():
-        if isinstance(limit, dict) and limit.get("Name") == "memlock":
-            yield "limit.memlock", str(limit.get("Hard"))
+    for place, limit in enumerate(_typed(host, "Ulimits", list) or ()):
+        named = f"Ulimits[{place}]"
+        each = _typed({named: limit}, named, dict) or {}
+        name, hard = _typed(each, "Name", str, f"HostConfig.{named}."), _typed(each, "Hard", int, f"HostConfig.{named}.")
+        if name is not None and hard is not None and name.lower().removeprefix("rlimit_") == "memlock":
+            yield "limit.memlock", str(hard)
+
+
+def _typed(table: Mapping[str, Any], name: str, kind: type, where: str = "HostConfig.") -> Any:
+    """Return a value of a table, None if it has none.
+
+    Raises:
+        StackError: it is of another type.
+
+    """
+    value = table.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        was, wanted = (_KINDS.get(each, "another type") for each in (type(value), kind))
+        raise StackError(f"{where}{name} in the output of `docker inspect` is {was}, not {wanted}", _WHOLE)
+    return value

@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.deploy import removed_settings, vllm_log
+from stack.deploy import hardware as hardware_profiles
+from stack.deploy import older_settings, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import PARTS, Line, Named, Reading
-from stack.doctor import throughput
+from stack.doctor import throughput, yardstick
 from stack.doctor.diagnosis import findings, order, report
 from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
 from stack.doctor.diagnosis.findings import short as _short
 from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
-from stack.doctor.knowledge import load, match
+from stack.doctor.knowledge import advice, load, match
 from stack.doctor.knowledge.match import Server
 from stack.doctor.knowledge.rule import Rule
+from stack.doctor.rules import Target
 
 _LARGEST = 512 * 2**20
 _AROUND = 600.0
@@ -33,8 +35,6 @@ _OTHERS = (
     ("TensorRT-LLM", "[TensorRT-LLM] TensorRT"),
     ("llama.cpp", "llama_model_loader:"),
 )
-_NO_CONTAINER = frozenset({"image-missing", "image-other-architecture", "image-exec-format"})
-"""Rules about containers that end before vLLM starts."""
 _GPT_OSS = re.compile(r"gpt-?oss", re.IGNORECASE)
 
 
@@ -112,8 +112,8 @@ def of(
 ) -> LogSubject:
     """Read a log from its text; `kernel`: the kernel's log of the same machine."""
     lines = [*vllm_log.lines(text)]
-    reading = vllm_log.read(text)
-    lines += _kernel(kernel, lines)
+    reading = vllm_log.read_lines(lines, text.count("\n") + 1 if text else 0)
+    lines += _kernel(kernel, lines) if kernel else ()
     about = match.server(lines, reading, hardware)
     return LogSubject(
         reading, tuple(lines), about, diagnose([*(known() if rules is None else rules)], lines, about), recipe, pinned
@@ -132,7 +132,7 @@ def _kernel(text: str, lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _errors(subject: LogSubject) -> Iterator[Found]:
-    yield from findings.findings(subject.diagnosis, ready=subject.reading.ready)
+    yield from findings.findings(subject.diagnosis, subject.server.given, ready=subject.reading.ready)
 
 
 def look(subject: LogSubject, where: str) -> Iterator[Finding]:
@@ -202,7 +202,7 @@ def _started(subject: LogSubject) -> Iterator[Found]:
 def _foreign(subject: LogSubject) -> Iterator[Found]:
     """Say what a log is that has no start of vLLM."""
     other = next((name for line in subject.lines for name, words in _OTHERS if words in line.text), None)
-    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.id in _NO_CONTAINER:
+    if subject.diagnosis.root is not None and subject.diagnosis.root.rule.before_start:
         yield fine("its container did not start, so there is no start of vLLM in it")
     elif other is not None:
         yield unknown(f"it is a log of {other}: only errors that are known are looked for")
@@ -282,6 +282,18 @@ def _expected(subject: LogSubject) -> Iterator[Found]:
         )
 
 
+def _measured(subject: LogSubject) -> Iterator[Found]:
+    """Measure a server that did not start by its arguments and the recipe's machine."""
+    recipe, given = subject.recipe, subject.server.given
+    if recipe is None or recipe.hardware is None or subject.reading.ready or "model" not in given:
+        return
+    profile = hardware_profiles.load(recipe.hardware.name)
+    target = Target(profile.title, profile.capability, int(profile.memory * 10**9), profile.unified)
+    line = next((line.number for line in subject.lines if advice.names_arguments(line)), 1)
+    serve = yardstick.from_log(given, subject.reading.model, line)
+    yield from yardstick.look(serve, yardstick.Measure(target, yardstick.checkpoint_of(serve, recipe)))
+
+
 def _graphs(subject: LogSubject) -> Iterator[Found]:
     graphs = subject.reading.graphs
     if subject.reading.version is not None and re.search(r"\bcpu\b", subject.reading.version.replace(".", " ")):
@@ -316,9 +328,10 @@ def _cache(subject: LogSubject) -> Iterator[Found]:
     )
     yield fine(f"KV cache: {cache.kind or 'type not said'}, {cache.tokens:,} tokens{gib}{fits}")
     if cache.concurrency is not None and cache.concurrency < 1:
+        narrow = cache.kind is not None and not cache.kind.startswith(("bfloat", "float", "half"))
         yield wrong(
             "a request of the whole length does not fit into the KV cache",
-            "lower --max-model-len, or take --kv-cache-dtype fp8",
+            "lower --max-model-len" if narrow else "lower --max-model-len, or take --kv-cache-dtype fp8",
         )
 
 
@@ -331,9 +344,13 @@ def _fallbacks(subject: LogSubject) -> Iterator[Found]:
 
 def _variables(subject: LogSubject) -> Iterator[Found]:
     for variable in subject.reading.unknown:
-        by = removed_settings.find(variable.name)
-        fix = f"take it out; {by.instead}" if by is not None else "take it out, or correct its name"
-        yield wrong(f"{variable.name} is set, but vLLM does not read it", fix, variable.line)
+        gone = older_settings.find(variable.name, None)
+        what = f"{variable.name} is set, but vLLM does not read it"
+        if gone is None:
+            # Images set names of their own, such as VLLM_VERSION.
+            yield note(what, "if you have set it: take it out, or correct its name", variable.line)
+        else:
+            yield wrong(what, f"take it out; {gone.advice}", variable.line)
 
 
 def _slow(subject: LogSubject) -> Iterator[Found]:
@@ -354,6 +371,7 @@ CHECKS: tuple[Check[LogSubject], ...] = (
     Check("refused", "no backend was refused", _refused),
     Check("never-on-sm12x", "no backend was selected that the recipe's GPU cannot run", _never),
     Check("expected", "what runs is what the recipe expects, or no recipe is named", _expected),
+    Check("machine", "its arguments fit the recipe's machine, or no recipe is named", _measured),
     Check("graphs", "CPUs have no CUDA graphs", _graphs),
     Check("kv-cache", "there is a KV cache", _cache),
     Check("fallbacks", "what was asked for is used", _fallbacks),

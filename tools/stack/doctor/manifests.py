@@ -3,12 +3,24 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
 from stack.base.errors import StackError
 from stack.doctor import nodes, shell
-from stack.doctor.commands import Collector, Container, Flag, Serve, Setting, served, shell_commands, variable
+from stack.doctor.commands import (
+    Collector,
+    Container,
+    Flag,
+    Serve,
+    Setting,
+    is_serving,
+    served,
+    shell_commands,
+    starts_itself,
+    variable,
+)
 from stack.doctor.shell import Word
 
 _MOST_FILLED = 1 << 20
@@ -18,6 +30,20 @@ _MACRO = re.compile(r"\$\{(\w{1,60})\}")
 _SHM = "/dev/shm"  # noqa: S108 - it is what is looked for
 _VLLM = re.compile(r"vllm", re.IGNORECASE)
 _ENGINES = {"vllm": _VLLM, "SGLang": re.compile(r"sglang"), "TensorRT-LLM": re.compile(r"tensorrt-?llm|tritonserver")}
+_OURS = frozenset(
+    (
+        "--model",
+        "--served-model-name",
+        "--max-model-len",
+        "--max-num-seqs",
+        "--gpu-memory-utilization",
+        "--tensor-parallel-size",
+        "--quantization",
+        "--enforce-eager",
+        "--kv-cache-dtype",
+    )
+)
+"""Flags of vLLM by which a command is known that names no program."""
 _RECIPE_FLAGS = {
     "tensor_parallel": "--tensor-parallel-size",
     "pipeline_parallel": "--pipeline-parallel-size",
@@ -168,27 +194,50 @@ def _service(found: Collector, service: yaml.Node) -> None:
         tuple(_mounts(nodes.value(service, "volumes"))),
         tuple(settings),
         shared=shm or any(mounted == _SHM for mounted in _mounts(nodes.value(service, "volumes"))),
+        image=_word(nodes.value(service, "image")),
     )
     found.containers.append(container)
     found.settings += settings
     if (listed := nodes.value(service, "env_file")) is not None:
         found.sources += [nodes.text(nodes.value(file, "path") or file) for file in nodes.sequence(listed) or [listed]]
     parts = [part for name in ("entrypoint", "command") if (part := nodes.value(service, name)) is not None]
-    _image_command(
-        found, [word for part in parts for word in nodes.words(part)], nodes.text(nodes.value(service, "image")), container
-    )
+    words = [word for part in parts for word in nodes.words(part)]
+    is_own = nodes.value(service, "entrypoint") is None
+    _image_command(found, words, nodes.text(nodes.value(service, "image")), container, is_own=is_own)
+    build = nodes.value(service, "build")
+    if (
+        build is not None
+        and nodes.text(build) not in ("null", "~")
+        and not any(serve.container is container for serve in found.serves)
+    ):
+        folder = nodes.text(nodes.value(build, "context")) or nodes.text(build) or "."
+        file = nodes.text(nodes.value(build, "dockerfile")) or "Dockerfile"
+        found.built.append((f"{folder.removesuffix('/')}/{file}".removeprefix("./"), nodes.line(build)))
 
 
-def _image_command(found: Collector, words: list[Word], image: str, container: Container) -> None:
-    """Parse the command of a container: the published image of vLLM has `vllm serve` as its entry point, so it may consist of flags."""
+def _word(node: yaml.Node | None) -> Word | None:
+    """Return a text with its line, variables filled by their defaults; None for anything else."""
+    text = nodes.text(node)
+    return Word(shell.filled(text, {}), nodes.line(node)) if node is not None and text else None
+
+
+def _image_command(found: Collector, words: list[Word], image: str, container: Container, *, is_own: bool = True) -> None:
+    """Parse the command of a container; `is_own`: whether the image's entry point gets it.
+
+    The published image of vLLM has `vllm serve` as its entry point, so its command may consist of arguments.
+    """
     if not words:
         _note_other(found, image, container.line)
         return
     serves, others = len(found.serves), len(found.others)
     shell_commands(found, iter((tuple(words),)), container)
+    if is_own and starts_itself(image) and is_serving(words):
+        found.serves[serves:] = [replace(serve, is_repeated=True) for serve in found.serves[serves:]]
     if len(found.serves) > serves or len(found.others) > others:
         return
-    if words[0].text.startswith("--") or _VLLM.search(image):
+    # The flags tell whose they are where the image's name does not.
+    is_ours = any(word.text.partition("=")[0].replace("_", "-") in _OURS for word in words)
+    if (words[0].text.startswith("--") and is_ours) or _VLLM.search(image):
         if _note_other(found, image, container.line):
             return
         found.serves.append(served(tuple(words[words[0].text == "serve" :]), words[0].line, container))
@@ -267,13 +316,15 @@ def _pod_container(found: Collector, node: yaml.Node, *, host_network: bool, ope
         mounts,
         tuple(settings),
         shared=_SHM in mounts,
+        image=_word(nodes.value(node, "image")),
     )
     found.containers.append(container)
     found.settings += settings
     if nodes.value(node, "envFrom") is not None:
         found.sources.append("envFrom")
     words = [word for name in ("command", "args") for word in nodes.words(nodes.value(node, name))]
-    _image_command(found, words, _image(nodes.value(node, "image")), container)
+    is_own = nodes.value(node, "command") is None
+    _image_command(found, words, _image(nodes.value(node, "image")), container, is_own=is_own)
 
 
 def _image(node: yaml.Node | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from stack.doctor.finding import Found, fine, note, wrong
+from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
 """Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
@@ -15,10 +16,14 @@ MOST_JOBS = 8
 """Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
 _NORMAL = Version("0.7.0")
 """First version of FlashInfer that adds the suffix itself (compilation_context.py)."""
-_KEPT = 24 * 10**9
-"""Bytes of a unified memory for the system, the file cache and the server's own processes; the recipes' 70 % leave 38 GB."""
+UNIFIED = 0.85
+"""Largest --gpu-memory-utilization that is advised where CPU and GPU share the memory; rules, recipes and documents keep to it.
+
+vllm-project/recipes#632 verified it on a DGX Spark. The rest is for the system, the page cache that loading fills (the driver may count
+it as taken, vllm-project/vllm#48140), and compilers; with swap a short peak passes (vllm-project/vllm#56824). A recipe may take less.
+"""
 _VERIFIED = 19 * 10**9
-"""Bytes that 85 % leave of a DGX Spark's memory, which vllm-project/recipes#632 verified."""
+"""Bytes that `UNIFIED` leaves of a DGX Spark's memory."""
 _LEAST = 13 * 10**9
 """Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB."""
 DEFAULT = 0.92
@@ -39,9 +44,9 @@ class Target:
 def architectures(value: str, capability: str | None, flashinfer: str | None, line: int | None = None) -> Iterator[Found]:
     """Check FLASHINFER_CUDA_ARCH_LIST. `capability`: of the GPU; `flashinfer`: its version; each is None if unknown."""
     listed = value.split()
-    if odd := [item for item in listed if not re.fullmatch(r"\d+\.\d[af]?", item)] or ([value] if not listed else []):
+    if odd := [item for item in listed if not _is_architecture(item)] or ([value] if not listed else []):
         yield wrong(
-            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is not an architecture",
+            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is not an architecture that nvcc knows",
             "write it like 12.1a, several separated by blanks",
             line,
         )
@@ -60,6 +65,10 @@ def architectures(value: str, capability: str | None, flashinfer: str | None, li
             f"FLASHINFER_CUDA_ARCH_LIST={capability}a",
             line,
         )
+
+
+def _is_architecture(item: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,2}\.[0-9][af]?", item) is not None and architecture.is_known(f"sm_{item.replace('.', '')}")
 
 
 def _normalises(flashinfer: str | None) -> bool:
@@ -99,7 +108,7 @@ def utilization(share: float, memory: int, available: int | None, line: int | No
     """Check --gpu-memory-utilization if CPU and GPU share `memory` bytes, with `available` free (None if unknown)."""
     taken = share * memory
     room = memory - taken
-    fitting = int((memory - _KEPT) / memory * 20) / 20
+    fitting = min(UNIFIED, int((memory - _VERIFIED) / memory * 20) / 20)
     if available is not None and taken > available:
         yield wrong(
             f"--gpu-memory-utilization {share:g} wants {taken / 10**9:.0f} GB, {available / 10**9:.0f} GB of the memory that CPU and GPU "
@@ -116,7 +125,7 @@ def utilization(share: float, memory: int, available: int | None, line: int | No
         )
     elif room < _VERIFIED:
         yield note(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: 0.85 was verified on a "
+            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: {UNIFIED:g} was verified on a "
             "DGX Spark, more is tight while kernels are compiled",
             f"--gpu-memory-utilization {fitting:g}",
             line,

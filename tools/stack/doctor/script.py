@@ -9,12 +9,11 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.doctor import manifests, python_code, shell, units
 from stack.doctor.commands import Collector, Container, Flag, Script, Serve, Setting, shell_commands
+from stack.doctor.fix_files import LARGEST
 from stack.doctor.shell import Command, Word
 
 __all__ = ["Container", "Flag", "Script", "Serve", "Setting", "parse", "read"]
 
-_LARGEST = 2**19
-"""Most bytes of a script; those that people write have some thousands."""
 _INSTRUCTION = re.compile(r"^[ \t]*([A-Za-z]+)[ \t]+((?:[^\\\n]|\\[\s\S])*)", re.MULTILINE)
 _SPARK = re.compile(
     r"\bGB10\b|DGX[ _-]?Spark|\bsm_?121[af]?\b|ARCH_LIST\W{1,4}12\.1|\benp1s0f[01]np[01]\b|\broceP?2?p?1s0f[01]\b|spark-vllm|\bvllm-node\b|\bgx10\b",
@@ -43,14 +42,14 @@ def text_of(file: Path) -> str:
     """
     try:
         with file.open("rb") as opened:  # devices are endless: limit the read
-            data = opened.read(_LARGEST + 1)
+            data = opened.read(LARGEST + 1)
     except OSError as failed:
         raise StackError(f"{file} cannot be read ({failed.strerror})", "name a script, or a compose file") from failed
     if b"\0" in data:
         raise StackError(f"{file} is not a script", "name a text file")
-    if len(data) > _LARGEST:
-        raise StackError(f"{file} is larger than {_LARGEST // 2**10} KiB", "name a script, or a compose file")
-    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+    if len(data) > LARGEST:
+        raise StackError(f"{file} is larger than {LARGEST // 2**10} KiB", "name a script, or a compose file")
+    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def parse(path: str, text: str) -> Script:
@@ -79,6 +78,7 @@ def parse(path: str, text: str) -> Script:
         tuple(found.sources),
         tuple(dict.fromkeys(found.others)),
         found.is_spark or _SPARK.search(text) is not None,
+        tuple(dict.fromkeys(found.built)),
     )
 
 

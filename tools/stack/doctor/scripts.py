@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
-from stack.doctor import rules
+from stack.doctor import images, rules, yardstick
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
+from stack.doctor.yardstick import Measure
 from stack.model.pins import FILE
 from stack.projects import Unknown
 from stack.projects import known as projects
@@ -25,7 +26,6 @@ _FORCED = re.compile(r"-\w*[rR]\w*|--recursive")
 _NO_GRAPHS = re.compile(r"""cudagraph_mode["']?\s*[:=]\s*["']?NONE""")
 _HARMONY = "openai_gptoss"
 _EMPTY = re.compile(r"|\$\{\w+:?-\}")
-_HIGH = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ScriptSubject:
     """A script, its names that the pinned sources do not know (None without sources), and the machine that it is for, if known.
 
     `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched. `rules`: those about scripts count. `values`:
-    flags with a value that the pinned sources do not know.
+    flags with a value that the pinned sources do not know. `measures`: what each command is measured by.
     """
 
     script: Script
@@ -43,6 +43,7 @@ class ScriptSubject:
     pinned: frozenset[str] = field(default_factory=lambda: frozenset(owner.upstream for owner in projects.owners()))
     rules: tuple[Rule, ...] = field(default_factory=load.builtin)
     values: Mapping[tuple[str, str], Unknown] = field(default_factory=dict)
+    measures: tuple[Measure | None, ...] = ()
 
     @property
     def machine(self) -> Target | None:
@@ -78,8 +79,28 @@ def look(subject: ScriptSubject) -> Iterator[Finding]:
 def _serves(subject: ScriptSubject) -> Iterator[Found]:
     for server, line in subject.script.others:
         yield unknown(f"it serves with {server}, which is not judged here", line=line)
-    if not subject.script.serves and not subject.script.others and not _is_environment(subject.script):
+    for serve in subject.script.serves:
+        if serve.is_repeated:
+            yield wrong(
+                "the image starts `vllm serve` itself, and its command says so again: vLLM takes `vllm` for the model and refuses the rest",
+                "leave `vllm serve` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
+                "Kubernetes: command)",
+                serve.line,
+            )
+    if subject.script.serves:
+        return
+    for file, line in subject.script.built:
+        yield unknown(
+            f"what the container starts stands in {file}, from which its image is built", f"--script {file}, too", line
+        )
+    if not subject.script.others and not subject.script.built and not _is_environment(subject.script):
         yield unknown("no `vllm serve` was found in it", "name the file that starts the server")
+
+
+def _images(subject: ScriptSubject) -> Iterator[Found]:
+    for container in subject.script.containers:
+        if container.image is not None:
+            yield from images.check(container.image)
 
 
 def _is_environment(script: Script) -> bool:
@@ -351,10 +372,10 @@ def _memory(subject: ScriptSubject) -> Iterator[Found]:
                 value = found.fix.removeprefix("--gpu-memory-utilization ")
                 mends = flag is not None and value != found.fix
                 yield replace(found, edits=(Edit(line, flag.name, f"{flag.name} {value}"),)) if mends and flag else found
-        elif target is None and flag is not None and share > _HIGH and not _has_several_gpus(serve):
+        elif target is None and flag is not None and share > rules.DEFAULT and not _has_several_gpus(serve):
             yield note(
                 f"--gpu-memory-utilization {share:g} is too high where CPU and GPU share the memory, as on a DGX Spark",
-                "say for which machine it is with --recipe, or write 0.7 there",
+                f"say for which machine it is with --recipe, or write {rules.UNIFIED:g} there",
                 line,
             )
 
@@ -366,6 +387,16 @@ def _share(flag: Flag | None) -> float | None:
         return float(flag.value or "")
     except ValueError:
         return None
+
+
+def _measured(subject: ScriptSubject) -> Iterator[Found]:
+    fits = settings.fits(subject.rules, subject.script, subject.hardware)
+    told = {
+        flag.name for fit in fits for flag in (fit.given,) if isinstance(flag, Flag) and fit.rule.severity is Severity.WRONG
+    }
+    for serve, measure in zip(subject.script.serves, subject.measures, strict=False):
+        if measure is not None:
+            yield from yardstick.look(serve, measure, frozenset(told))
 
 
 def _privileged(subject: ScriptSubject) -> Iterator[Found]:
@@ -460,6 +491,7 @@ def _jobs(subject: ScriptSubject) -> Iterator[Found]:
 
 CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("serves", "it says how to serve", _serves),
+    Check("image", "images have names that Docker accepts, or none are named", _images),
     Check("variables", "something reads each of its variables", _variables),
     Check("flags", "`vllm serve` has all of its flags", _flags),
     Check("eager", "CUDA graphs are on", _eager),
@@ -468,6 +500,7 @@ CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("caches-kept", "caches outlive the containers", _kept),
     Check("shared-memory", "the container has enough of /dev/shm, or there is none", _shared),
     Check("memory", "enough memory is left", _memory),
+    Check("machine", "nothing in it cannot work on the machine, or none is known", _measured),
     Check("privileged", "no container is privileged", _privileged),
     Check("exposed", "only this machine can ask the server, or a key is wanted", _exposed),
     Check("architectures", "FLASHINFER_CUDA_ARCH_LIST is right, or not set", _architectures),

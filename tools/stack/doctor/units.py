@@ -80,6 +80,7 @@ def _quadlet(found: Collector, entries: list[_Entry], settings: list[Setting]) -
         tuple(entry.value.split(":")[1] if ":" in entry.value else entry.value for entry in given("Volume")),
         tuple(settings),
         shared=bool(given("ShmSize")) or any(_SHARED.search(entry.value) for entry in given("PodmanArgs")),
+        image=Word(image.value, image.line),
     )
     found.containers.append(container)
     for entry in given("Exec"):

@@ -130,6 +130,11 @@ class Table:
         self._key = key
         self._asked: set[str] = set()
 
+    @property
+    def file(self) -> Path:
+        """The file that it was read from."""
+        return self._file
+
     def error(self, key: str, problem: str, remedy: str = "") -> StackError:
         """Build an error that names the file and the full key."""
         return StackError(f"{self._file}: {self._path(key)} {problem}", remedy)

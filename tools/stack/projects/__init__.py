@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plug-in point: what differs from one kind of upstream project to another. docs/plug-ins.md shows how to write one."""
 
-from stack.projects.interface import Owner, Project, Read, Required, Tree, UnitScript, Unknown
+from stack.projects.interface import Owner, Project, Read, Required, Tree, Unfit, UnitScript, Unknown, Use
 from stack.projects.wheels import Changes, CompiledBuild, Edits, Needs, PlainBuild, WheelRules
 
 __all__ = [
@@ -15,7 +15,9 @@ __all__ = [
     "Read",
     "Required",
     "Tree",
+    "Unfit",
     "UnitScript",
     "Unknown",
+    "Use",
     "WheelRules",
 ]

@@ -94,6 +94,43 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """The purpose of a command that serves: its flags, the GPU and the model.
+
+    Attributes:
+        flags: its flags by their long names, with their values.
+        capability: compute capability of the GPU, such as `12.1`.
+        head_size: elements of an attention head; None: unknown.
+        has_sinks: whether the model's attention has sinks; None: unknown.
+        experts: format of the model's experts: `mxfp4`, `nvfp4` or `fp8`; None: unknown, or none.
+        is_whole: whether all of the command's flags are known.
+
+    """
+
+    flags: Mapping[str, str]
+    capability: str
+    head_size: int | None = None
+    has_sinks: bool | None = None
+    experts: str | None = None
+    is_whole: bool = False
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The compute capability as two numbers."""
+        major, _, minor = self.capability.partition(".")
+        return int(major), int(minor)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A flag that cannot work for a use, with the reason. `instead`: values that work, if the sources name any."""
+
+    flag: str
+    problem: str
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class UnitScript:
     """A script that lists what a tree's own JIT would compile; `stack compile-check` runs it in the environment of proofs.
 
@@ -137,6 +174,10 @@ class Project(Protocol):
     def unknown_values(self, tree: Tree, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
         """Return those pairs of a flag and its value whose value a tree does not know."""
         return {}
+
+    def unfit(self, tree: Tree, use: Use) -> Iterable[Unfit]:
+        """Return the flags of the project's command that cannot work for a use, as far as a tree's sources say so."""
+        return ()
 
     def base_package(self) -> str | None:
         """Return the package that proofs install first, in the version that `required` states: lists of requirements leave it out."""

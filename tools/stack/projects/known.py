@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from stack.base.errors import StackError
-from stack.projects.interface import Owner, Project, Read, Required, Tree, UnitScript, Unknown
+from stack.projects.interface import Owner, Project, Read, Required, Tree, Unfit, UnitScript, Unknown, Use
 from stack.projects.wheels import WheelRules
 
 if TYPE_CHECKING:
@@ -135,6 +135,16 @@ def unknown_values(tree: Tree, given: Iterable[tuple[str, str]]) -> Mapping[tupl
     for project in known():
         found |= _asked(project, lambda asked: dict(asked.unknown_values(tree, pairs)))
     return found
+
+
+def unfit(tree: Tree, use: Use) -> tuple[Unfit, ...]:
+    """Return the flags of the projects' commands that cannot work for a use, as far as a tree's sources say so.
+
+    Raises:
+        StackError: As for `required`.
+
+    """
+    return tuple(item for project in known() for item in _asked(project, lambda asked: tuple(asked.unfit(tree, use))))
 
 
 def base_packages() -> frozenset[str]:

@@ -14,11 +14,22 @@ from stack.deploy import removed_settings
 from stack.deploy.recipes import Recipe
 from stack.projects import Owner, known
 
+_NCCL = (
+    "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_MERGE_NICS", "NCCL_IB_DISABLE", "NCCL_IB_TIMEOUT", "NCCL_DEBUG",
+    "NCCL_DEBUG_SUBSYS", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_CUMEM_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_ALGO", "NCCL_PROTO",
+)  # fmt: skip
+_TORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
 LIBRARIES = MappingProxyType(
-    {"NCCL_SOCKET_IFNAME": "NCCL", "NCCL_IB_HCA": "NCCL", "GLOO_SOCKET_IFNAME": "torch's Gloo"},
+    {
+        **dict.fromkeys(_NCCL, "NCCL"),
+        **dict.fromkeys(_TORCH, "torch"),
+        "GLOO_SOCKET_IFNAME": "torch's Gloo",
+        "CUTE_DSL_ARCH": "nvidia-cutlass-dsl",
+    }
 )
 """Variables that no pinned source reads, with the library that does. Documented at
-https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and https://docs.pytorch.org/docs/stable/distributed.html."""
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, https://docs.pytorch.org/docs/stable/distributed.html,
+https://docs.pytorch.org/docs/stable/notes/cuda.html and https://docs.nvidia.com/cutlass/latest/media/docs/pythonDSL/."""
 
 
 @dataclass(frozen=True, slots=True)

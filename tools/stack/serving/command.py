@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints
 from stack.deploy.recipes import GIVEN, RANK, Recipe, filled
 
 HOST = "127.0.0.1"
@@ -74,7 +73,7 @@ def shown(recipe: Recipe, variables: Mapping[str, str], model_path: Path | None 
         StackError: a variable is unknown, or a rank is out of range.
 
     """
-    if model_path is None and recipe.model not in checkpoints.known():
+    if model_path is None and recipe.checkpoint is None:
         model_path = Path("${MODEL}")
     values = {name: f"${{{name}}}" for name in recipe.variables} | dict(variables)
     if RANK not in recipe.variables or RANK in variables:
@@ -125,8 +124,7 @@ def _demand(recipe: Recipe, variables: Mapping[str, str]) -> None:
 
 
 def _model(recipe: Recipe, folder: Path | None) -> tuple[str, ...]:
-    if recipe.model in checkpoints.known():
-        checkpoint = checkpoints.load(recipe.model)
+    if (checkpoint := recipe.checkpoint) is not None:
         if folder is not None:
             # Clients call it by the published name.
             return (str(folder), "--served-model-name", checkpoint.repository)

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints
 from stack.deploy.recipes import RANK, Recipe
 from stack.serving.command import HOST, PORT, command
 
@@ -53,7 +52,7 @@ def compose(recipe: Recipe, kind: Usage = Usage.LOCAL) -> str:
         StackError: the recipe's model is not published, or a development file was requested for several nodes.
 
     """
-    if recipe.model not in checkpoints.known() or recipe.hardware is None:
+    if recipe.checkpoint is None or recipe.hardware is None:
         raise StackError(f"recipe {recipe.name} has no published model", "name a recipe that has: `stack recipe list`")
     nodes = recipe.hardware.nodes
     if nodes > 1 and kind is Usage.DEVELOPMENT:

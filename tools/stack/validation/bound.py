@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from stack.deploy import recipes
 from stack.deploy.data import DATA
 from stack.model import inputs
 from stack.model.ids import Sha256
@@ -169,7 +170,8 @@ def _data(name: str, root: Path) -> Mapping[str, str]:
         paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
         paths += (path for end in _SOURCES for path in laboratory.folder(root).rglob(end))
     elif suite == "serve" and (DATA / f"recipes/{recipe}.toml").is_file():
-        paths = [HERE / "requirements.txt", DATA / f"recipes/{recipe}.toml"]
+        base = recipes.load(recipe).base
+        paths = [HERE / "requirements.txt", *(DATA / f"recipes/{each}.toml" for each in (recipe, base) if each is not None)]
     elif suite in ("bench", "quality"):
         paths = [*(DATA / "texts").glob("*.txt")]
     return {_relative(path, root): _file(path) for path in sorted(paths)}

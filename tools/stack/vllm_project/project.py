@@ -7,8 +7,8 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from stack.carry.drift.tree import Files
-from stack.projects import Owner, Project, Read, Required, Tree, UnitScript, Unknown, WheelRules
-from stack.vllm_project import choices, flags
+from stack.projects import Owner, Project, Read, Required, Tree, Unfit, UnitScript, Unknown, Use, WheelRules
+from stack.vllm_project import backends, choices, flags
 
 _REQUIREMENTS = ("requirements/cuda.txt",)
 """vLLM: `flashinfer-python==0.7.0.post1` in requirements/cuda.txt."""
@@ -55,6 +55,10 @@ class VllmProject(Project):
     def unknown_values(self, tree: Tree, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
         """Return the values of flags that a tree does not know."""
         return choices.unknown(Files(tree.objects, tree.tree), given)
+
+    def unfit(self, tree: Tree, use: Use) -> Iterator[Unfit]:
+        """Yield backends that do not run on a GPU, and types of KV cache that they do not take."""
+        return backends.unfit(Files(tree.objects, tree.tree), use)
 
     def units(self, read: Read) -> UnitScript | None:
         """Return the script that asks FlashInfer's JIT."""

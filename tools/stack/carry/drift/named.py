@@ -15,6 +15,10 @@ FOLDERS = ("validation/recipes", "docker")
 _SUFFIXES = frozenset({".toml", ".yaml", ".yml", ".env", ".sh", ".json"})
 _NAMES = re.compile(r"^(?:Dockerfile|Containerfile|compose)\b|^\.env")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[\w.]+)?(?=[\s=\"',\]]|$)")
+_BEFORE_VALUE = re.compile(r"(?:[=:]\s*[\"']|(?<![\w-])--(?!env\b)[a-z][\w.-]*(?:[\"'],\s*[\"']|[\s=]+[\"']?))$")
+"""What stands before a word that is a key's or a flag's value: backends have names like variables."""
+_NEAR = 100
+"""Characters before a word that are read for that, however long its line is."""
 _COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|arguments|serve|flags)[\"']?\s*[:=]")
 
 
@@ -42,10 +46,19 @@ def named(path: str, text: str) -> Iterator[Named]:
     for number, line in enumerate(text.split("\n"), 1):
         code = line.split(" #")[0] if not line.lstrip().startswith("#") else ""
         inside = _arguments(code, inside, starts)
-        for variable in variables.findall(code):
-            yield Named(path, number, variable)
+        for found in variables.finditer(code):
+            if not _is_value(code, found):
+                yield Named(path, number, found[0])
         for flag in _FLAG.findall(code) if inside is not None else ():
             yield Named(path, number, flag)
+
+
+def _is_value(code: str, word: re.Match[str]) -> bool:
+    """Return whether a word is the whole value of a key or of a flag, and so no variable."""
+    return (
+        not code[word.end() :].startswith("=")
+        and _BEFORE_VALUE.search(code[max(0, word.start() - _NEAR) : word.start()]) is not None
+    )
 
 
 @functools.lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ from stack.carry.drift import variables as environment
 from stack.carry.drift.finding import nearest
 from stack.carry.drift.tree import Files
 from stack.model.ids import TreeId
-from stack.projects import Unknown, known
+from stack.projects import Unfit, Unknown, Use, known
 from stack.store.objects import Objects
 
 
@@ -33,6 +33,16 @@ def check_values(objects: Objects, tree: TreeId, given: Iterable[tuple[str, str]
 
     """
     return known.unknown_values(Files(objects, tree), given)
+
+
+def check_use(objects: Objects, tree: TreeId, use: Use) -> tuple[Unfit, ...]:
+    """Find the flags that cannot work for a use, as far as a tree's sources say so.
+
+    Raises:
+        StackError: the repository cannot be read, or a project plug-in failed.
+
+    """
+    return known.unfit(Files(objects, tree), use)
 
 
 def _unknown_variables(files: Files, names: Iterable[str]) -> Iterator[Unknown]:

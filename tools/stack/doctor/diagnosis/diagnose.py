@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from stack.deploy.vllm_log import Line
 from stack.doctor.diagnosis import order
-from stack.doctor.diagnosis.first_error import FirstError, first
+from stack.doctor.diagnosis.first_error import FirstError, first, first_said
 from stack.doctor.finding import Severity
 from stack.doctor.knowledge import match
 from stack.doctor.knowledge.match import Hit, Server
@@ -64,6 +64,8 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
     fitting = {hit.rule.id for hit in hits}
     known_patterns = [pattern for rule in rules if rule.follows or rule.id in fitting for pattern in rule.patterns()]
     error = first(lines, at, known_patterns)
+    if error is None and not hits and not about.reading.ready:
+        error = first_said(lines, at, ())
     known = _ranked(causes, at)
     said = {line.number for hit in causes for line in hit.lines}
     notes = [hit for hit in notes if said.isdisjoint(line.number for line in hit.lines)]
@@ -88,7 +90,9 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
 def _ending(lines: Sequence[Line]) -> float:
     """Return the line from which a server that was asked to end ends: its later errors about the engine do not count."""
     for line in lines:
-        if "[shutdown]" in line.text and "unexpectedly" in line.text:
+        if "[shutdown]" not in line.text:
+            continue
+        if "unexpectedly" in line.text:
             break
         if any(asked in line.text for asked in _ASKED):
             return line.number

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say a diagnosis in findings: the cause first, with what speaks for it and what follows from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stack.base.text import counted
 from stack.doctor.diagnosis.diagnose import Diagnosis
 from stack.doctor.diagnosis.first_error import FirstError
 from stack.doctor.diagnosis.order import KERNEL
 from stack.doctor.finding import Found, Severity
+from stack.doctor.knowledge.advice import advice
 from stack.doctor.knowledge.match import Hit
 from stack.doctor.knowledge.rule import Origin
 
@@ -15,20 +16,20 @@ _SHOWN = 4
 _REPORT = "read on from there, or report it: `stack doctor --log FILE --report` prints a block that is ready, without keys, hosts and paths"
 
 
-def findings(diagnosis: Diagnosis, *, ready: bool) -> Iterator[Found]:
-    """Yield the findings: the root cause, other causes, later failures, what is unknown, and notes."""
+def findings(diagnosis: Diagnosis, given: Mapping[str, str], *, ready: bool) -> Iterator[Found]:
+    """Yield the findings: the root cause, other causes, later failures, what is unknown, and notes; `given`: the server's settings."""
     if diagnosis.root is not None:
-        yield from _known(diagnosis)
+        yield from _known(diagnosis, given)
     if diagnosis.unknown is not None:
         failed = diagnosis.root is not None or bool(diagnosis.follows) or not ready
         yield _unknown(diagnosis.unknown, Severity.WRONG if failed else Severity.NOTE, known=diagnosis.root is not None)
     elif diagnosis.root is None and diagnosis.hints:
-        yield _only_consequences(diagnosis)
+        yield _only_consequences(diagnosis, given)
     for hit in diagnosis.notes:
-        yield _found(hit, Severity.NOTE)
+        yield _found(hit, given, Severity.NOTE)
 
 
-def _known(diagnosis: Diagnosis) -> Iterator[Found]:
+def _known(diagnosis: Diagnosis, given: Mapping[str, str]) -> Iterator[Found]:
     root = diagnosis.root
     assert root is not None
     lines = sorted({line.number for line in diagnosis.follows if line.number < KERNEL} - {line.number for line in root.lines})
@@ -37,21 +38,21 @@ def _known(diagnosis: Diagnosis) -> Iterator[Found]:
     )
     if diagnosis.kernel:
         follows += f" The kernel's log speaks for it, too: {short(diagnosis.kernel[0].text)}."
-    yield _found(root, Severity.WRONG, after=follows)
+    yield _found(root, given, Severity.WRONG, after=follows)
     for hit in diagnosis.others:
-        yield _found(hit, Severity.NOTE, before="less sure: ")
+        yield _found(hit, given, Severity.NOTE, before="less sure: ")
     for hit in diagnosis.along:
-        yield _found(hit, Severity.NOTE, before="at the same time, perhaps as a consequence: ")
+        yield _found(hit, given, Severity.NOTE, before="at the same time, perhaps as a consequence: ")
     for hit in diagnosis.later:
-        yield _found(hit, Severity.WRONG)
+        yield _found(hit, given, Severity.WRONG)
 
 
-def _found(hit: Hit, severity: Severity, before: str = "", after: str = "") -> Found:
+def _found(hit: Hit, given: Mapping[str, str], severity: Severity, before: str = "", after: str = "") -> Found:
     rule = hit.rule
     own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
     what = f"{before}{short(hit.line.text)}: {rule.title}; {rule.means}.{after}{own}"
     because = tuple(line.number % KERNEL for line in hit.lines)
-    return Found(severity, what, rule.fix, hit.line.number, rule.id, str(rule.sure), because, rule.evidence)
+    return Found(severity, what, advice(rule, given), hit.line.number, rule.id, str(rule.sure), because, rule.evidence)
 
 
 def _unknown(error: FirstError, severity: Severity, *, known: bool) -> Found:
@@ -61,7 +62,7 @@ def _unknown(error: FirstError, severity: Severity, *, known: bool) -> Found:
     return Found(severity, f"the first error: {short(error.line.text)}: {why}{inside}", _REPORT, error.line.number)
 
 
-def _only_consequences(diagnosis: Diagnosis) -> Found:
+def _only_consequences(diagnosis: Diagnosis, given: Mapping[str, str]) -> Found:
     hit = diagnosis.hints[0]
     number = counted(len(diagnosis.follows), "line")
     what = (
@@ -70,7 +71,14 @@ def _only_consequences(diagnosis: Diagnosis) -> Found:
     )
     because = tuple(line.number % KERNEL for line in diagnosis.follows[:_SHOWN])
     return Found(
-        Severity.WRONG, what, hit.rule.fix, hit.line.number, hit.rule.id, str(hit.rule.sure), because, hit.rule.evidence
+        Severity.WRONG,
+        what,
+        advice(hit.rule, given),
+        hit.line.number,
+        hit.rule.id,
+        str(hit.rule.sure),
+        because,
+        hit.rule.evidence,
     )
 
 

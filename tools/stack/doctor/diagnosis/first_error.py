@@ -2,17 +2,22 @@
 """Find the first error of a log and its traceback's innermost frames."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stack.deploy.vllm_log import Line
 from stack.doctor.diagnosis import order
+from stack.doctor.knowledge.match import Patterns
 from stack.doctor.knowledge.pattern import Pattern
 
 _ERROR = re.compile(
     r"(?:\[rank\d{1,4}\]:? )?(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Failure|Interrupt)(?:: |:?$)"
-    r"|(?:[\w. ]{1,80}: )?error: (?:argument|unrecognized) |Fatal Python error: |terminate called "
+    r"|(?:[\w. ]{1,80}: )?error: (?:argument|unrecognized|the following arguments) |Fatal Python error: |terminate called "
 )
+_SAID = re.compile(r"(?:docker: )?Error response from daemon: |[\w./-]{1,200}: (?:fatal error|FATAL): |FATAL:? ")
+"""Errors of programs that start vLLM."""
+_TRACEBACK = re.compile(r"\s|$|Traceback |[A-Z]\w* (?:encountered|failed|hit) |Error executing method|Dumping ")
+"""Lines of the level ERROR that do not say what is wrong."""
 _FRAME = re.compile(r'\s{0,20}File "([^"]{1,400})", line (\d{1,7})(?:, in (.{1,100}))?')
 _FRAMES = 3
 _ABOVE = 200
@@ -48,14 +53,45 @@ def first(lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Patt
 
     Of errors at the same time, the engine's comes before the API server's.
     """
+    return _first(lines, at, follows, _names_error)
+
+
+def first_said(lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Pattern]) -> FirstError | None:
+    """Find the first line that says that something is wrong without the name of an exception."""
+    return _first(lines, at, follows, _says_error)
+
+
+def _names_error(line: Line) -> bool:
+    if line.level not in ("", "ERROR", "CRITICAL"):
+        return False
+    text = line.text
+    named = (
+        "Error" in text
+        or "Exception" in text
+        or "Failure" in text
+        or "Interrupt" in text
+        or "error: " in text
+        or " called " in text
+    )
+    return named and _ERROR.match(text.lstrip()) is not None
+
+
+def _says_error(line: Line) -> bool:
+    if line.level in ("ERROR", "CRITICAL"):
+        return not _TRACEBACK.match(line.text)
+    return not line.level and _SAID.match(line.text) is not None
+
+
+def _first(
+    lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Pattern], is_error: Callable[[Line], bool]
+) -> FirstError | None:
     best: tuple[float, int, int] | None = None
     found: int | None = None
+    excluded = Patterns(follows)
     ending = False
     for place, line in enumerate(lines):
         ending = ending or ("[shutdown]" in line.text and "unexpectedly" not in line.text)
-        if ending or line.level not in ("", "ERROR", "CRITICAL") or not _ERROR.match(line.text.lstrip()):
-            continue
-        if any(pattern.fits(line.text) for pattern in follows):
+        if ending or not is_error(line) or excluded.fit(line):
             continue
         key = (at.get(line.number, 0.0), order.process(line), place)
         if best is None or _is_before(key, best):
@@ -63,7 +99,22 @@ def first(lines: Sequence[Line], at: Mapping[int, float], follows: Sequence[Patt
     if found is None:
         return None
     text = lines[found].text
-    return FirstError(lines[found], _frames(lines, found), found, not (_OPEN.search(text) or text.rstrip().endswith(":")))
+    is_complete = not (_OPEN.search(text) or text.rstrip().endswith(":"))
+    return FirstError(_with_next(lines, found), _frames(lines, found), found, is_complete)
+
+
+def _with_next(lines: Sequence[Line], place: int) -> Line:
+    """Return an error's line; if the next one says what the error is, with that."""
+    line = lines[place]
+    following = lines[place + 1] if place + 1 < len(lines) else None
+    if (
+        following is None
+        or not _OPEN.search(line.text)
+        or following.process != line.process
+        or not following.text.startswith(" ")
+    ):
+        return line
+    return replace(line, text=f"{line.text.rstrip()}: {following.text.strip()}")
 
 
 def _is_before(key: tuple[float, int, int], best: tuple[float, int, int]) -> bool:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from stack.deploy import vllm_log
 from stack.deploy.vllm_log import Line
 from stack.doctor.knowledge.match import is_kernel
 
@@ -14,6 +15,7 @@ AT_ONCE = 60.0
 """Seconds within which failures belong together: a process that lost its peer reports that within a minute."""
 _CLOCK = re.compile(r"\[(?:\w{3} )?(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})\]|^(\w{3}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d) ")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_BEGIN = datetime(2024, 1, 1)
 _PROCESSES = (("worker", 1), ("engine", 2), ("ray", 3), ("dpcoordinator", 4), ("apiserver", 5))
 
 
@@ -36,19 +38,18 @@ def times(lines: Iterable[Line]) -> Mapping[int, float]:
 
 def _seconds(line: Line) -> float | None:
     if line.at:
-        return _parsed(f"2024-{line.at}", "%Y-%m-%d %H:%M:%S")
-    clock = _CLOCK.search(line.text[:100])
+        return _since(line.at)
+    front = line.text[:100]
+    clock = _CLOCK.search(front) if "[" in front or front[:3] in _MONTHS else None
     if clock is None:
         return None
-    month, day, time = (clock[1], clock[2], clock[3]) if clock[1] else (clock[5], clock[6], clock[7])
+    month, day, clock_time = (clock[1], clock[2], clock[3]) if clock[1] else (clock[5], clock[6], clock[7])
     if month not in _MONTHS:
         return None
-    return _parsed(f"2024-{_MONTHS.index(month) + 1}-{day} {time}", "%Y-%m-%d %H:%M:%S")
+    return _since(f"{_MONTHS.index(month) + 1:02}-{int(day):02} {clock_time}")
 
 
-def _parsed(text: str, form: str) -> float | None:
-    """Return a time as seconds. Logs have no year: each is taken to be in one that has a 29 February."""
-    try:
-        return (datetime.strptime(text, form) - datetime(2024, 1, 1)).total_seconds() + 1
-    except ValueError:
-        return None
+def _since(at: str) -> float | None:
+    """Return a time as seconds since the year began, which is never 0."""
+    found = vllm_log.time(at)
+    return (found - _BEGIN).total_seconds() + 1 if found is not None else None

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from stack.base import files
 from stack.base.errors import StackError
-from stack.doctor.finding import Severity
+from stack.doctor.finding import Edit, Severity
 from stack.doctor.knowledge import pattern
 from stack.doctor.knowledge.pattern import Pattern
 from stack.doctor.knowledge.rule import HARDWARE, Condition, Origin, Rule, Settings, Sure, When
@@ -79,13 +79,21 @@ def read(file: Path, origin: Origin) -> Iterator[Rule]:
         StackError: it is not a file of rules, or one of them is invalid.
 
     """
-    table = document.load(file, largest=_LARGEST)
+    return of(document.load(file, largest=_LARGEST), origin, file)
+
+
+def of(table: Table, origin: Origin, file: Path) -> Iterator[Rule]:
+    """Read the rules of a table, which is the content of a file.
+
+    Raises:
+        StackError: it has other things, or one of the rules is invalid.
+
+    """
     entries = table.tables("rule")
     table.finish()
     if len(entries) > _RULES:
         raise StackError(f"{file} has more than {_RULES} rules", "remove some")
-    for entry in entries:
-        yield _rule(entry, origin, str(file) if origin is not Origin.PACKAGE else file.name)
+    return (_rule(entry, origin, str(file) if origin is not Origin.PACKAGE else file.name) for entry in entries)
 
 
 def _rule(entry: Table, origin: Origin, file: str) -> Rule:
@@ -94,11 +102,12 @@ def _rule(entry: Table, origin: Origin, file: str) -> Rule:
         id=entry.text("id", pattern=_ID, meaning="lower-case words with hyphens"),
         title=_text(entry, "title"),
         means=_text(entry, "means"),
-        fix=_text(entry, "fix"),
+        ways=_ways(entry),
         severity=_severity(entry),
         sure=_sure(entry),
         follows=_flag(entry, "follows"),
         general=_flag(entry, "general"),
+        before_start=_flag(entry, "before_start"),
         lines=_patterns(entry, "lines"),
         any=_patterns(entry, "any"),
         dmesg=_patterns(entry, "dmesg"),
@@ -129,6 +138,18 @@ def _text(entry: Table, key: str) -> str:
     if not value.isprintable() or len(value) > _TEXT:
         raise entry.error(key, f"has a line break, a control character, or more than {_TEXT} characters", "write one line")
     return value
+
+
+def _ways(entry: Table) -> tuple[str, ...]:
+    """Read what to do: a text, or a list of alternatives."""
+    if entry.is_text("fix") or not entry.given("fix"):
+        return (_text(entry, "fix"),)
+    ways = entry.texts("fix")
+    if not ways or not all(way.isprintable() and len(way) <= _TEXT for way in ways):
+        raise entry.error(
+            "fix", f"is empty, or has a line break or more than {_TEXT} characters", "write one line for each way"
+        )
+    return ways
 
 
 def _flag(entry: Table, key: str) -> bool:
@@ -176,6 +197,13 @@ def _settings(entry: Table) -> Settings:
         entry.texts("append"),
     )
     entry.finish()
+    for key, edits in (("replace", made.replace), ("append", made.append)):
+        if odd := next((text for text in edits if not text.startswith("-") or not Edit(0, "", text).is_plain), None):
+            raise entry.error(
+                key, f"has {odd!r}", "it has to be a flag, with a value that means the same with quotes and without"
+            )
+    if odd := next((name for name in made.remove if not re.fullmatch(r"--?[\w-]+|\w+", name, re.ASCII)), None):
+        raise entry.error("remove", f"has {odd!r}", "it has to be the name of a flag or a variable")
     return made
 
 

@@ -3,17 +3,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from stack.base.prefilter import Prefilter
 from stack.deploy.vllm_log import Line, Reading
-from stack.doctor.knowledge import values
+from stack.doctor.knowledge import advice, values
+from stack.doctor.knowledge.pattern import Pattern
 from stack.doctor.knowledge.rule import Rule, When, is_like
 
 _KERNEL = re.compile(r"(?:\[[^\]]{3,40}\] |.{0,60}\bkernel: ?|<\d{1,3}>).{0,40}|NVRM: ")
 _LONGEST = 4000
 """Characters of a line that are searched; of vLLM's longer lines the rest is a configuration or a request."""
 _BLOCK = 256
-"""Lines that are searched together for words of any pattern."""
+"""Lines that are searched together for words."""
 _QUIET = ("DEBUG", "INFO")
 """Levels of lines that tell why something was not chosen, which is no error."""
 _HARDWARE: Sequence[tuple[str, tuple[str, ...]]] = (
@@ -30,16 +32,21 @@ _MORE = {
     "sm90": {"sm90", "discrete"},
     "sm8x": {"sm8x", "discrete"},
 }
+_SIZES = ("world_size=", "tensor_parallel_size")
 _RANKS = re.compile(r"\bworld_size=(\d{1,5})\b|tensor_parallel_size[=:'\" ]{1,4}(\d{1,5})\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a log says of its server, for the conditions of rules. `hardware`: names of it; None if the log does not say."""
+    """What a log says of its server, for the conditions of rules. `hardware`: names of it; None if the log does not say.
+
+    `given`: settings that the log names.
+    """
 
     reading: Reading
     hardware: frozenset[str] | None = None
     ranks: int = 1
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +62,21 @@ class Hit:
         return self.lines[-1]
 
 
-def server(lines: Iterable[Line], reading: Reading, hardware: frozenset[str] | None = None) -> Server:
+def server(lines: Sequence[Line], reading: Reading, hardware: frozenset[str] | None = None) -> Server:
     """Collect from a log what conditions of rules ask for; `hardware` is what is known besides it."""
     found, ranks = set[str](), 1
-    for line in lines:
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        # Most blocks of lines have none of these words.
+        joined = "\n".join([line.text for line in block])
         if hardware is None:
-            found |= {name for name, words in _HARDWARE if any(word in line.text for word in words)}
-        if "world_size=" in line.text or "tensor_parallel_size" in line.text:
-            ranks = max([ranks, *(int(one or other) for one, other in _RANKS.findall(line.text[:4000]))])
+            found |= {name for name, words in _HARDWARE if any(word in joined for word in words)}
+        for line in block if any(word in joined for word in _SIZES) else ():
+            if any(word in line.text for word in _SIZES):
+                ranks = max([ranks, *(int(one or other) for one, other in _RANKS.findall(line.text[:4000]))])
     # Two kinds of GPUs are named where a library lists what it supports: then nothing is known.
     named = frozenset(_MORE[found.pop()]) if len(found) == 1 else None
-    return Server(reading, hardware if hardware is not None else named, ranks)
+    return Server(reading, hardware if hardware is not None else named, ranks, advice.given(lines, reading))
 
 
 def is_kernel(line: Line) -> bool:
@@ -76,38 +87,54 @@ def is_kernel(line: Line) -> bool:
 def in_lines(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Iterator[Hit]:
     """Yield the rules that fit a log, each with the first lines that it fits.
 
-    The time is linear in the length of the log: each pattern is searched in each line once.
+    The time is linear in the length of the log: a pattern is searched only in lines that may have its words.
     """
     every = [_Progress(rule) for rule in rules if rule.kind == "log" and _applies(rule, about)]
-    told = [progress for progress in every if progress.rule.told or progress.rule.unless]
-    loud_words, quiet_words = _words(every), _words(told)
-    for start in range(0, len(lines), _BLOCK):
-        block = lines[start : start + _BLOCK]
-        loud = _present(loud_words, (line for line in block if line.level not in _QUIET))
-        quiet = _present(quiet_words, (line for line in block if line.level in _QUIET))
-        for line in block if loud or quiet else ():
-            text, is_quiet = line.text[:_LONGEST], line.level in _QUIET
-            if any(word in text for word in (quiet if is_quiet else loud)):
-                kernel = is_kernel(line)
-                for progress in told if is_quiet else every:
+    by_word = dict[str, list[_Progress]]()
+    for progress in every:
+        for word in progress.words():
+            by_word.setdefault(word, []).append(progress)
+    quiet = [word for word, found in by_word.items() if any(progress.is_told for progress in found)]
+    filters = {False: Prefilter(by_word), True: Prefilter(quiet)}
+    for line, words in _possible(filters, lines):
+        text = line.text[:_LONGEST] if words else ""
+        given = [word for word in words if word in text]
+        if given:
+            is_quiet, kernel = line.level in _QUIET, is_kernel(line)
+            for progress in {id(each): each for word in given for each in by_word[word]}.values():
+                if progress.is_told or not is_quiet:
                     progress.take(line, text, kernel=kernel, quiet=is_quiet)
     for progress in every:
         if progress.lines is not None and not progress.ruled_out:
             yield Hit(progress.rule, progress.lines)
 
 
-def _present(words: Iterable[str], lines: Iterable[Line]) -> tuple[str, ...]:
-    """Return the words that stand in any of these lines: most lines of a log have none, and are seen together."""
-    joined = "\n".join(line.text[:_LONGEST] for line in lines)
-    return tuple(word for word in words if word in joined)
+def _possible(filters: "Mapping[bool, Prefilter]", lines: Sequence[Line]) -> "Iterator[tuple[Line, tuple[str, ...]]]":
+    """Yield each line with the words of rules that may stand in it; `filters`: that of loud lines, and that of quiet ones."""
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        found = dict[int, tuple[str, ...]]()
+        for is_quiet, prefilter in filters.items():
+            places = [place for place, line in enumerate(block) if (line.level in _QUIET) is is_quiet]
+            found |= zip(places, prefilter.possible([block[place].form[:_LONGEST] for place in places]), strict=True)
+        yield from ((line, found[place]) for place, line in enumerate(block))
 
 
-def _words(every: "Iterable[_Progress]") -> tuple[str, ...]:
-    """Return words of which a line has to have one: without any, no pattern is tried."""
-    patterns = [pattern for progress in every for pattern in progress.rule.patterns()]
-    words = {pattern.word for pattern in patterns if pattern.word}
-    bare = {text for pattern in patterns if not pattern.word for text in pattern.literals}
-    return tuple(sorted(words | bare, key=len, reverse=True))
+class Patterns:
+    """A set of patterns; one has to fit a line."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        """Sort them by words that a line has to have."""
+        self._by_word: dict[str, list[Pattern]] = {}
+        for pattern in patterns:
+            for word in pattern.words:
+                self._by_word.setdefault(word, []).append(pattern)
+        self._prefilter = Prefilter(self._by_word)
+
+    def fit(self, line: Line) -> bool:
+        """Tell whether one of them fits."""
+        (words,) = self._prefilter.possible([line.form])
+        return any(pattern.fits(line.text) for word in words for pattern in self._by_word[word])
 
 
 class _Progress:
@@ -118,6 +145,11 @@ class _Progress:
         self.begun = list[Line]()
         self.lines: tuple[Line, ...] | None = None
         self.ruled_out = False
+        self.is_told = rule.told or bool(rule.unless)
+
+    def words(self) -> frozenset[str]:
+        """Return words; a line without any of them fits none of the rule's patterns."""
+        return frozenset(word for pattern in self.rule.patterns() for word in pattern.words)
 
     def take(self, line: Line, text: str, *, kernel: bool, quiet: bool) -> None:
         """Read a line; a `quiet` one only tells, and counts for rules that ask for what is told."""

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stack.base.prefilter import form
+
 LONGEST = 400
 """Most characters of a pattern."""
 _LEAST = 4
@@ -75,6 +77,12 @@ class Pattern:
             if at < 0:
                 return False
         return True
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Texts; every fitting line contains one. Chosen are those with the longest forms."""
+        ways = [chunk.texts for chunk in self.chunks] + ([(self.word,)] if self.word else [])
+        return max(ways, key=lambda texts: min(len(form(text)) for text in texts))
 
     @property
     def literals(self) -> tuple[str, ...]:

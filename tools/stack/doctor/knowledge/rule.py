@@ -95,11 +95,12 @@ class Rule:
         id: its name, unique.
         title: the cause in a few words.
         means: what it means, in plain words.
-        fix: a command or a setting.
+        ways: what to do, a command or a setting; of several ways one is enough.
         severity: WRONG, or NOTE for what is only worth knowing.
         sure: how sure the cause is.
         follows: whether it is a consequence of something else, so never the cause while one is known.
         general: whether another rule that fits says more.
+        before_start: whether it is about a container that ends before vLLM starts.
         lines: patterns of log lines that come in this order.
         any: patterns of which one line has to fit, after `lines`.
         dmesg: patterns of which one line of the kernel has to fit.
@@ -120,11 +121,12 @@ class Rule:
     id: str
     title: str
     means: str
-    fix: str
+    ways: tuple[str, ...]
     severity: Severity
     sure: Sure
     follows: bool
     general: bool
+    before_start: bool
     lines: tuple[Pattern, ...]
     any: tuple[Pattern, ...]
     dmesg: tuple[Pattern, ...]
@@ -142,6 +144,11 @@ class Rule:
     misses: tuple[str, ...]
     origin: Origin
     file: str
+
+    @cached_property
+    def fix(self) -> str:
+        """All ways to mend it, as one text."""
+        return "; or ".join(self.ways)
 
     @property
     def kind(self) -> str:

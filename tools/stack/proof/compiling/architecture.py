@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from stack.base.errors import StackError
 from stack.proof.compiling.toolkit import Toolkit
 
-ARCHITECTURE = r"sm_(\d{2,3})([af]?)"
+ARCHITECTURE = r"sm_([0-9]{2,3})([af]?)"
 """Matches a name; the suffix asks for instructions of this GPU (a) or its family (f) only."""
+KNOWN = (75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121)
+"""GPUs that nvcc 12.9 or 13 compiles for; it has the suffixes from 90 on, and `f` from 100 on."""
 _SECONDS = 60
 
 
@@ -19,6 +21,13 @@ def number(name: str) -> str:
     match = re.fullmatch(ARCHITECTURE, name)
     assert match is not None
     return f"{match[1][:-1]}.{match[1][-1]}{match[2]}"
+
+
+def is_known(name: str) -> bool:
+    """Tell whether nvcc compiles for a GPU of this name."""
+    match = re.fullmatch(ARCHITECTURE, name)
+    least = {"": 0, "a": 90, "f": 100}
+    return match is not None and int(match[1]) in KNOWN and int(match[1]) >= least[match[2]]
 
 
 def check(toolkit: Toolkit, names: Iterable[str]) -> None:
