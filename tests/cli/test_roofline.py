@@ -125,7 +125,7 @@ def test_at_80_columns(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_in_nvfp4_with_drafts(stack: Stack) -> None:
     plain = stack("roofline", NVFP4, "--context", 2048).out
-    assert "note: the recipe drafts 3 tokens a step: --acceptance counts them, this is without drafts" in plain
+    assert "note: the recipe drafts 3 tokens a step: --acceptance counts drafts, this is without them" in plain
     assert re.search(r"^experts +NVFP4, 8 of 256 ", plain, re.MULTILINE)
     assert re.search(r"^state +read and written ", plain, re.MULTILINE)
     said = json.loads(stack("roofline", NVFP4, "--context", 2048, "--acceptance", 0.5, "--json").out)["rooflines"][0]

@@ -9,7 +9,7 @@ import pytest
 from stack.cli import documents
 from stack.cli.rendering import comparison
 from stack.cli.rendering.comparison import Comparison
-from stack.deploy import vllm_log
+from stack.deploy import recipes, vllm_log
 from stack.deploy.vllm_log import Mismatch
 from stack.serving.comparison import flow
 from stack.serving.comparison.flow import Sample
@@ -17,6 +17,7 @@ from stack.serving.start import Up
 from stack.validation.bench.benchy import Measured, Size
 
 from .. import json_documents
+from ..carry.world import World
 from ..serving.comparison.conftest import ROOT, Standing, standing
 from .conftest import Stack
 
@@ -50,6 +51,15 @@ def options(standing: Standing) -> list[str]:
 )
 def test_refused_before_anything_starts(stack: Stack, arguments: tuple[str, ...], problem: str) -> None:
     assert problem in stack(*arguments).refused()
+
+
+def test_recipes_of_the_stack_s_own(world: World, stack: Stack) -> None:
+    folder = world.root / "validation/recipes"
+    folder.mkdir(parents=True)
+    shipped = (recipes.FOLDER / "gpt-oss-120b-h200.toml").read_text()
+    (folder / "mine.toml").write_text(shipped)
+    refused = stack("serve", "--compare", "mine", "gpt-oss-120b-h200").refused()
+    assert refused == "--compare measures with the model's own tokenizer: name the checkpoint's folder with --model"
 
 
 def test_a_port_that_is_taken(standing: Standing, stack: Stack) -> None:

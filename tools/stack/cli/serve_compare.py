@@ -14,6 +14,7 @@ from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli import sentences, starting
 from stack.cli.common import Options, paused, print_json, progress
+from stack.cli.doctor_rules import root_of
 from stack.cli.rendering import comparison as rendering
 from stack.cli.rendering.text import one_line
 from stack.deploy import recipes, vllm_log
@@ -88,7 +89,8 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def run(context: click.Context, request: CompareRequest, take: Callable[[bytes], None], *, as_json: bool) -> int:
     """Compare two recipes and print the result; return the exit code."""
-    first, second = map(recipes.load, request.names)
+    root = root_of(context.obj)
+    first, second = (recipes.load(name, root) for name in request.names)
     _demand(request, first, second)
     with contextlib.ExitStack() as held:
         tell = held.enter_context(progress(lines=True))

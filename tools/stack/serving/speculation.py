@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.deploy.recipes import Recipe
 from stack.serving import layout
 from stack.serving.shapes import counting
@@ -85,7 +86,11 @@ def asked(
     if own is None:
         return recipe, None, ()
     if acceptance is None:
-        return recipe, None, (f"the recipe drafts {own} tokens a step: --acceptance counts them, this is without drafts",)
+        return (
+            recipe,
+            None,
+            (f"the recipe drafts {counted(own, 'token')} a step: --acceptance counts drafts, this is without them",),
+        )
     return recipe, (own, acceptance), ()
 
 
