@@ -61,8 +61,11 @@ def test_how_many_requests_fit_is_told() -> None:
         "24.4 GB are left beside the weights: at most 10 requests of 131072 tokens (2.4 GB each) at once",
     )
     (more,) = measured("--gpu-memory-utilization 0.7 --kv-cache-dtype fp8 --max-num-seqs 64")
-    assert more[0] is Severity.NOTE
-    assert more[1].endswith("and --max-num-seqs is 64: longer ones wait")
+    assert more[0] is Severity.FINE
+    assert more[1].endswith("at once, or 20663 tokens for each of the 64 of --max-num-seqs")
+    (most,) = measured("--gpu-memory-utilization 0.7 --kv-cache-dtype fp8 --max-num-seqs 1024")
+    assert most[0] is Severity.NOTE
+    assert most[1].endswith("or 1291 tokens for each of the 1024 of --max-num-seqs: most of them wait")
 
 
 def test_what_the_sources_refuse_stands_at_its_flag_unless_a_rule_tells_it() -> None:

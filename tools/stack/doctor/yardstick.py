@@ -28,6 +28,8 @@ _FIELDS = {("--attention-config", "backend"): "--attention-backend", ("--kernel-
 _GPT_OSS = "*gpt-oss*"
 _LONGEST = 131072
 """Context of a gpt-oss (its config.json)."""
+_TURN = 2048
+"""Tokens of a short conversation: with less cache for each request, most of them wait for others to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +196,12 @@ def _cache(serve: Serve, request: float, left: float, length: int, line: int, na
         return
     fits, wanted = int(left / request), _whole(_flags(serve).get("--max-num-seqs"))
     what = f"{_gb(left)} are left beside the weights: at most {fits} requests of {length} tokens ({_gb(request)} each) at once"
-    if wanted is not None and wanted > fits:
-        yield note(f"{what}, and --max-num-seqs is {wanted}: longer ones wait", "", line)
-    else:
+    if wanted is None or wanted <= fits:
         yield fine(what, line)
+        return
+    share = int(left / request * length / wanted)
+    what += f", or {share} tokens for each of the {wanted} of --max-num-seqs"
+    yield note(f"{what}: most of them wait", "", line) if share < _TURN else fine(what, line)
 
 
 def _gb(size: float) -> str:
