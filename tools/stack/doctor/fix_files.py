@@ -2,6 +2,7 @@
 """Read a script to correct it, and write the copy next to it with the same permissions, byte order mark and line ends."""
 
 import codecs
+import contextlib
 import os
 import re
 import stat
@@ -67,6 +68,13 @@ def _with_ends(lines: Sequence[str], old: Sequence[str], returns: Sequence[bool]
     return "".join(f"{line}{end}" for line, end in zip(lines, (*ends, ""), strict=True))
 
 
+def _is_among_devices(folder: Path) -> bool:
+    """Return whether a folder is one of the system's, and not a disk of its own below it, as /dev/shm is."""
+    with contextlib.suppress(OSError):
+        return folder.stat().st_dev in {Path(one).stat().st_dev for one in _DEVICES if Path(one).is_dir()}
+    return False
+
+
 def read(file: Path) -> Original:
     """Read a script that is to be corrected.
 
@@ -74,7 +82,7 @@ def read(file: Path) -> Original:
         StackError: it is not a regular file, is too large, is not UTF-8, or cannot be read.
 
     """
-    if any(file.parent.resolve().is_relative_to(devices) for devices in _DEVICES):
+    if _is_among_devices(file.parent):
         raise StackError(
             f"{file} is not a file that can have a corrected copy beside it", "save the script in a file of its own"
         )
