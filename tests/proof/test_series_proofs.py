@@ -217,6 +217,16 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     assert (idle.exit_code, idle.output) == (0, "each patch has a test that fails without it\n")
 
 
+def test_what_pytest_said_is_shown_on_demand(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    assert not 'a \x1b[31mred word'\n")
+    ask = ["--root", str(root), "--cache", str(tmp_path / "cache"), "prove", "--source", "git", "--python", sys.executable]
+    short, whole = (CliRunner().invoke(cli, [*ask, *more]) for more in ((), ("-v",)))
+    assert (short.exit_code, whole.exit_code) == (1, 1)
+    assert "red word" not in short.output
+    assert "`stack prove sums -v` shows what pytest said" in short.output
+    assert "assert not 'a ?[31mred word'" in whole.output
+
+
 def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proofs run in another folder than the command."""
     monkeypatch.chdir(root)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from stack.base.text import counted
+from stack.base.text import counted, printable
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_table, source_option
 from stack.cli.completing import complete_series
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
-from stack.cli.rendering import text
+from stack.cli.rendering import settings, text
 from stack.cli.sentences import say
 from stack.model.series import PatchRef
 from stack.proof import series_proofs
@@ -89,6 +89,7 @@ def command(
             unnamed = series_proofs.unnamed(stores, series)
         if not as_json:
             _print_all(verdicts, kept, onto, runner)
+            _print_outputs([each for each in verdicts if not each.sound])
             _print_unnamed(unnamed)
         sound = all(each.sound for each in verdicts) and all(each.sound for each in kept)
         patches, merged = [_as_json(each) for each in verdicts], [_kept_json(each) for each in kept]
@@ -114,6 +115,18 @@ def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ..
         _print_kept(kept, " ".join(onto))
     click.echo()
     say(f"{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
+
+
+def _print_outputs(wrong: list[PatchProof]) -> None:
+    """Print what pytest said of each proof that does not hold, or how to see it."""
+    said = {each.ref.path: each.with_patch.output or each.without.output for each in wrong}
+    if any(said.values()) and not settings.current().verbose:
+        say(f"`stack prove {' '.join(dict.fromkeys(each.ref.series for each in wrong))} -v` shows what pytest said")
+        return
+    for path, output in said.items():
+        click.echo()
+        text.echo(f"{path}:")
+        text.echo(printable(output.rstrip(), kept="\n\t"))
 
 
 def _print_unnamed(unnamed: Mapping[PatchRef, tuple[str, ...]]) -> None:
