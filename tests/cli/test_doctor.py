@@ -97,8 +97,17 @@ def test_each_question_has_an_outcome() -> None:
     assert (outcomes["metrics"], outcomes["content"], outcomes["context-64k"]) == ("worth knowing", "fine", "not asked")
     assert 0 < sum(one["generated_tokens"] for one in questions.values()) <= 2000
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.count("since --context leaves it out") == 2
+    assert "context-64k" not in {one["check"] for one in json.loads(found.out)["findings"]}
+    assert "context-" not in shown.out  # the user left them out
     assert shown.out.splitlines()[-1].endswith("tokens for this, of at most 2000.")
+
+
+def test_the_counts_are_those_of_the_lines() -> None:
+    with servers.serving(servers.on(servers.RESPONSES, servers.error(404, "Not Found"))) as url:
+        shown = doctor("--url", url, "--context", "none")
+    assert shown.out.count("[responses, responses-stream]") == 1
+    notes = sum(line.startswith("  ! ") for line in shown.out.splitlines())
+    assert f"{notes} worth knowing" in shown.out
 
 
 def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:

@@ -2,6 +2,7 @@
 """`stack doctor`: find problems of a machine, scripts, logs and a running server, and say how to fix them."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -349,6 +350,7 @@ def _limit(recipe: Recipe | None) -> float | None:
 def _print(findings: Sequence[Finding], verbose: bool) -> None:
     """Print findings by place, worst first, each with its fix; without `verbose`, passed checks are only counted."""
     order, width = [*_SIGNS], terminal.prose_columns()
+    counts = Counter[str]()
     for where in dict.fromkeys(finding.where for finding in findings):
         here = [finding for finding in findings if finding.where == where]
         shown = sorted(
@@ -356,7 +358,9 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             key=lambda finding: (order.index(finding.severity), finding.check == "version", finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
-        for finding in _merged(shown):
+        merged = _merged(shown)
+        counts.update(str(finding.severity) for finding in merged)
+        for finding in merged:
             sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
             fact(
@@ -372,12 +376,12 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             if finding.found.rule or finding.found.evidence:
                 fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
+        counts["fine"] += folded
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
         click.echo()
-    counts = [(name, sum(finding.severity == name for finding in findings)) for name in _SIGNS]
     click.echo(
-        ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
+        ", ".join(click.style(f"{counts[name]} {name}", fg=_COLOURS[name], bold=True) for name in _SIGNS if counts[name])
     )
 
 
