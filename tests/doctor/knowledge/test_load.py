@@ -185,3 +185,11 @@ def test_one_number_is_advised_for_shared_memory() -> None:
     (spark,) = rules.utilization(0.95, 128 * 10**9, None)
     assert spark.fix == f"--gpu-memory-utilization {rules.UNIFIED:g}"
     assert [found.severity for found in rules.utilization(rules.UNIFIED, 128 * 10**9, None)] == [Severity.FINE]
+
+
+@pytest.mark.parametrize(("share", "advised"), [("0.9", False), ("0.85", False), ("0.7", True), ("", True), ("x", True)])
+def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> None:
+    (rule,) = (rule for rule in load.builtin() if rule.id == "context-too-long")
+    said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
+    assert ("raise --gpu-memory-utilization" in said) is advised
+    assert "lower --max-model-len" in said

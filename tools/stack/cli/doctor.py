@@ -363,14 +363,12 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
         for finding in merged:
             sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
-            fact(
-                f"{sign} {one_line(line + finding.found.what)} [{finding.check}]",
-                indent="  ",
-                width=width,
-                mark=sign,
-                fg=colour,
-                bold=True,
-            )
+            what = finding.found.title or finding.found.what
+            fact(f"{sign} {one_line(line + what)} [{finding.check}]", indent="  ", width=width, mark=sign, fg=colour, bold=True)
+            if finding.found.quote:
+                fact(one_line(finding.found.quote), indent="      ", below="", width=width)
+            if finding.found.means:
+                fact(one_line(finding.found.means), indent="    ", below="", width=width)
             if finding.found.fix:
                 fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
             if finding.found.rule or finding.found.evidence:
@@ -386,12 +384,29 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Join equal findings of several checks into one with all of their names."""
+    """Join equal findings of several checks into one with all of their names, and faults that others tell with those."""
+    findings = [*_within(findings)]
     names: dict[Found, list[str]] = {}
     for finding in findings:
         names.setdefault(finding.found, []).append(finding.check)
     where = findings[0].where if findings else ""
     return [Finding(", ".join(dict.fromkeys(checks)), where, found) for found, checks in names.items()]
+
+
+def _within(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings; one that another check's first fault tells, too, is a sentence of that one."""
+    told = {finding.found.within: finding.found.what for finding in findings if finding.found.within}
+    causes = {finding.check for finding in findings if finding.severity == "wrong"}
+    for finding in findings:
+        found = finding.found
+        if found.within in causes:
+            continue
+        if finding.severity == "wrong" and (what := told.pop(finding.check, "")):
+            sentence = f"{what[0].upper()}{what[1:]}."
+            means = f"{found.means.rstrip('.')}. {sentence}" if found.means else sentence
+            yield replace(finding, found=replace(found, means=means))
+        else:
+            yield finding
 
 
 def _behind(found: Found) -> str:
@@ -426,6 +441,9 @@ def _json(findings: Sequence[Finding]) -> dict[str, object]:
                 "sure": finding.found.sure or None,
                 "because": list(finding.found.because),
                 "evidence": list(finding.found.evidence),
+                "title": finding.found.title or None,
+                "quote": finding.found.quote or None,
+                "means": finding.found.means or None,
             }
             for finding in findings
         ],
