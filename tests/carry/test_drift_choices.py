@@ -105,3 +105,15 @@ def test_values(scratch: Scratch, flag: str, value: str, said: str | None) -> No
 
 def test_what_is_no_vllm_declares_nothing(scratch: Scratch) -> None:
     assert check_values(scratch.objects, tree(scratch, {"x/__init__.py": ""}), [("--kind", "x")]) == {}
+
+
+def test_names_that_begin_with_a_value_are_listed(scratch: Scratch) -> None:
+    names = ["qwen3_coder", "qwen3_xml", "hermes", *(f"parser_{letter}" for letter in "abcdefghijkl")]
+    parsers = "_TOOL_PARSERS_TO_REGISTER = {" + "".join(f'"{name}": ("a", "B"), ' for name in names) + "}\n"
+    made = tree(scratch, UPSTREAM | {"vllm/tool_parsers/__init__.py": parsers})
+    for value, said in (
+        ("qwen3", "names that begin with it are qwen3_coder, qwen3_xml"),
+        ("zz", "nothing there is named like it"),
+    ):
+        [found] = check_values(scratch.objects, made, [("--tool-call-parser", value)]).values()
+        assert found.problem == f"--tool-call-parser does not take {value}: {said}"

@@ -173,11 +173,31 @@ MACHINE: Mapping[str, Cases] = {
     ),
     "jobs": Cases(
         [
-            Case(variables(MAX_JOBS="32"), WRONG, "100 GB are free: cicc is killed", "MAX_JOBS=10"),
-            Case(variables(MAX_JOBS="16"), NOTE, "may take 80-160 GB", "MAX_JOBS=10"),
-            Case(facts(environment={}), NOTE, "MAX_JOBS is not set: 22 compilers", "MAX_JOBS=10"),
-            Case(variables(MAX_JOBS="many"), WRONG, "takes a number", "MAX_JOBS=2"),
-            Case(replace(variables(MAX_JOBS="32"), machine=replace(SPARK, gpus=())), NOTE, "cicc is killed", "MAX_JOBS=10"),
+            Case(
+                variables(MAX_JOBS="32"),
+                WRONG,
+                "100 GB are free: cicc is killed",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(
+                variables(MAX_JOBS="16"),
+                NOTE,
+                "may take 80-160 GB",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(
+                facts(environment={}),
+                NOTE,
+                "MAX_JOBS is not set: 22 compilers",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(variables(MAX_JOBS="many"), WRONG, "takes a number", "MAX_JOBS=2: "),
+            Case(
+                replace(variables(MAX_JOBS="32"), machine=replace(SPARK, gpus=())),
+                NOTE,
+                "cicc is killed",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
         ],
         WELL,
     ),
@@ -539,8 +559,8 @@ SCRIPTS: Mapping[str, Cases] = {
     ),
     "jobs": Cases(
         [
-            Case(sh(f"export MAX_JOBS=32\n{SERVE}"), WRONG, "cicc is killed", "MAX_JOBS=12", 1),
-            Case(sh(f"export MAX_JOBS=16\n{SERVE}", None), NOTE, "80-160 GB", "MAX_JOBS=8", 1),
+            Case(sh(f"export MAX_JOBS=32\n{SERVE}"), WRONG, "cicc is killed", "MAX_JOBS=2: 2 compilers take 10-20 GB", 1),
+            Case(sh(f"export MAX_JOBS=16\n{SERVE}", None), NOTE, "80-160 GB", "MAX_JOBS=2: 2 compilers take 10-20 GB", 1),
         ],
         GOOD,
     ),

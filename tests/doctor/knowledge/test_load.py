@@ -193,3 +193,9 @@ def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> N
     said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
     assert ("raise --gpu-memory-utilization" in said) is advised
     assert "lower --max-model-len" in said
+
+
+def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
+    for share, is_default in ((rules.DEFAULT, True), (0.95, False)):
+        (found,) = rules.utilization(share, 128 * 10**9, None)
+        assert found.what.startswith("vLLM's default, --gpu-memory-utilization 0.92 leaves") is is_default

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
+from stack.deploy.removed_settings import for_shell
 from stack.doctor import images, rules, yardstick
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
@@ -187,7 +188,11 @@ def _successor(subject: ScriptSubject, gone: Replacement) -> str:
     if _is_given(subject, gone):
         return f"; {gone.by[0].partition('=')[0]} is given already"
     runs = _that_run(subject, gone)
-    return f"; {gone.advice}" if runs == gone.by else f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+    return (
+        f"; {gone.advice}"
+        if runs == gone.by
+        else f"; use {' or '.join(map(for_shell, runs))} (TRTLLM's kernels do not run on SM12x)"
+    )
 
 
 def _that_run(subject: ScriptSubject, gone: Replacement) -> tuple[str, ...]:
@@ -484,7 +489,7 @@ def _jobs(subject: ScriptSubject) -> Iterator[Found]:
     elif setting.value.isdigit() and int(setting.value) > rules.MOST_JOBS:
         yield note(
             f"MAX_JOBS={setting.value} may take {int(setting.value) * 5}-{int(setting.value) * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
-            f"MAX_JOBS={rules.MOST_JOBS}, or less",
+            rules.jobs_advice(),
             setting.line,
         )
 

@@ -70,8 +70,12 @@ def _plain(value: str) -> str:
 
 def _near(name: str, known: frozenset[str]) -> str:
     near = nearest(name, known)
-    others = f"it takes {', '.join(sorted(known))}" if len(known) <= _FEW else "nothing there is named like it"
-    return f"the nearest is {near}" if near else others
+    if near:
+        return f"the nearest is {near}"
+    if len(known) <= _FEW:
+        return f"it takes {', '.join(sorted(known))}"
+    begin = sorted(each for each in known if name and _plain(each).startswith(_plain(name)))[:_FEW]
+    return f"names that begin with it are {', '.join(begin)}" if begin else "nothing there is named like it"
 
 
 def _keys(value: str) -> tuple[str, ...]:
