@@ -31,6 +31,8 @@ env:
   VLLM_LOGING_LEVEL: DEBUG
   NO_LIBRARY_READS_THIS: "1"
   NCCL_DEBUG: INFO
+  TIKTOKEN_ENCODINGS_BASE: /tiktoken
+  TIKTOKEN_RS_CACHE_DIR: /tiktoken
 command: |
   vllm serve openai/gpt-oss-120b \\
       --tool-call-parser openapi \\

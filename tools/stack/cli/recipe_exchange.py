@@ -105,6 +105,8 @@ def export(
         print_json({"file": str(output) if output else None, "text": text})
     elif output is None:
         click.echo(text, nl=False)
+    else:
+        say(one_line(f"wrote {output}"))
 
 
 def _remarks(made: Imported) -> Iterator[_Remark]:

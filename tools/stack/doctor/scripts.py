@@ -429,7 +429,7 @@ def _exposed(subject: ScriptSubject) -> Iterator[Found]:
         edits = (Edit(host.line, "--host", "--host 127.0.0.1"),) if host is not None and host.line == line else ()
         if line is not None and not has_key and key is None and subject.script.sources:
             yield unknown(
-                f"whether a key is wanted of everyone on the network: VLLM_API_KEY may stand in {subject.script.sources[0]}",
+                f"whether clients in the network need a key: VLLM_API_KEY may stand in {subject.script.sources[0]}",
                 "see that it does, or --host 127.0.0.1 (in a container: publish 127.0.0.1:8000:8000)",
                 line,
             )
