@@ -6,7 +6,7 @@ import json
 import pytest
 
 from ..carry.world import World, template, world
-from ..cli.conftest import Stack, stack
+from ..cli.conftest import Stack, stack, unwrapped
 from .conftest import TOKEN, UP
 from .fake_github import Answer, Hub, Repo
 
@@ -113,7 +113,7 @@ def test_what_was_closed_needs_a_person(at_github: World, stack: Stack, hub: Hub
     assert ran.code == 1
     assert (
         f"{ADDRESS}/1 was closed: give the reason as `reason` in stacks/one/series.toml (state declined), or reopen it"
-        in ran.out
+        in unwrapped(ran.out)
     )
     assert state(at_github, "one") == "pending"
 
