@@ -79,6 +79,7 @@ class Serve:
     """A command that serves, and its container.
 
     `is_whole`: whether the file has all of its flags. `is_repeated`: whether the image starts `vllm serve` itself, and gets it again.
+    `loose`: words that are neither the model nor of a flag.
     """
 
     line: int
@@ -87,6 +88,7 @@ class Serve:
     container: Container | None = None
     is_whole: bool = True
     is_repeated: bool = False
+    loose: tuple[str, ...] = ()
 
     def flag(self, *names: str) -> Flag | None:
         """Return the last flag with one of these names, which is the one that counts."""
@@ -275,7 +277,7 @@ def _other(command: Command) -> tuple[str, int] | None:
 
 def served(words: Command, line: int, container: Container | None) -> Serve:
     """Parse the arguments of `vllm serve`."""
-    flags, model = list[Flag](), None
+    flags, loose, model = list[Flag](), list[str](), None
     rest = [word for word in words if not _MORE.fullmatch(word.text)]
     is_whole = len(rest) == len(words)
     while rest:
@@ -287,10 +289,12 @@ def served(words: Command, line: int, container: Container | None) -> Serve:
             flags.append(Flag(name, rest.pop(0).text.replace("\\\n", "") if takes else value if equals else None, word.line))
         elif model is None:
             model = word.text
+        else:
+            loose.append(word.text)
     named = next((flag.value for flag in flags if flag.name == "--model"), None)
     model = named or model or _swallowed(flags)
     # Without a model, arguments come from elsewhere: given to an image's command, or from a configuration file.
-    return Serve(line, model, tuple(flags), container, is_whole and model is not None)
+    return Serve(line, model, tuple(flags), container, is_whole and model is not None, loose=tuple(loose))
 
 
 def _swallowed(flags: Sequence[Flag]) -> str | None:
