@@ -158,10 +158,10 @@ def test_a_result_with_another_fault_is_refused(tmp_path: Path) -> None:
 )
 def test_what_else_differs(after: str, why: str) -> None:
     head = "services:\n  v:\n    image: {}\n    "
-    texts = [
+    before, made = (
         f"{head.format('i' if 'sh' in each else 'vllm/vllm-openai')}{each}" for each in ("command: [a/b, --x, '1']", after)
-    ]
-    told = fix_check.difference("c.yml", *texts, [Edit(4, "--x", "--x 2")])
+    )
+    told = fix_check.difference("c.yml", before, made, [Edit(4, "--x", "--x 2")])
     assert told.startswith(why) or why in told
     assert bool(told) == bool(why)
-    assert script.parse("c.yml", texts[0]).serves
+    assert script.parse("c.yml", before).serves

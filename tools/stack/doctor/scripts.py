@@ -25,6 +25,9 @@ _CACHES = re.compile(
 _FORCED = re.compile(r"-\w*[rR]\w*|--recursive")
 _NO_GRAPHS = re.compile(r"""cudagraph_mode["']?\s*[:=]\s*["']?NONE""")
 _HARMONY = "openai_gptoss"
+_MARLIN = "--moe-backend=marlin"
+_SM90_ONLY = "--moe-backend=flashinfer_cutlass"
+"""In upstream's releases, for MXFP4 experts: its BF16 variant."""
 _EMPTY = re.compile(r"|\$\{\w+:?-\}")
 
 
@@ -187,15 +190,27 @@ def _successor(subject: ScriptSubject, gone: Replacement) -> str:
     if _is_given(subject, gone):
         return f"; {gone.by[0].partition('=')[0]} is given already"
     runs = _that_run(subject, gone)
-    return f"; {gone.advice}" if runs == gone.by else f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+    if runs == gone.by:
+        return f"; {gone.advice}"
+    names = " and ".join(dict.fromkeys(_maker(each) for each in gone.by if each not in runs))
+    return f"; use {' or '.join(runs)} ({names} kernels do not run on SM12x)"
+
+
+def _maker(argument: str) -> str:
+    return "TRTLLM's" if "trtllm" in argument else "CUTLASS's BF16"
 
 
 def _that_run(subject: ScriptSubject, gone: Replacement) -> tuple[str, ...]:
-    """Return the replacements that run on the machine; without a known machine, all of them."""
+    """Return the replacements that run on the machine; without a known machine, all of them.
+
+    On SM12x, `flashinfer_cutlass` starts gpt-oss with the series mxfp4-moe only, and Marlin with every release.
+    """
     hardware = subject.hardware
-    if hardware is None or "sm12x" not in hardware or not any("trtllm" in each for each in gone.by):
+    if hardware is None or "sm12x" not in hardware:
         return gone.by
-    return tuple(each for each in gone.by if "trtllm" not in each) or ("--moe-backend=marlin",)
+    is_harmony = any(map(_is_gpt_oss, subject.script.serves))
+    runs = [each for each in gone.by if "trtllm" not in each and not (is_harmony and each == _SM90_ONLY)]
+    return gone.by if len(runs) == len(gone.by) else tuple(runs) or (_MARLIN,)
 
 
 def _instead(subject: ScriptSubject, name: str, line: int, gone: Replacement) -> tuple[Edit, ...]:
