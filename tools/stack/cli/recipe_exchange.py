@@ -16,7 +16,7 @@ from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.sentences import fact, say
 from stack.deploy import own_recipes, recipe_text, recipes
 from stack.deploy.recipes import OWN, Recipe
-from stack.doctor import community, importing
+from stack.doctor import importing
 from stack.doctor.importing import Imported
 from stack.serving import checking, sparkrun
 
@@ -110,7 +110,7 @@ def export(
 def _remarks(made: Imported) -> Iterator[_Remark]:
     """Yield what was found without the pinned sources."""
 
-    lines = community.where(made.shared)
+    lines = made.lines
     for found in made.findings:
         yield _Remark("", found.line, one_line(found.what), one_line(found.fix) or None, False, found.severity == "wrong")
     for found in made.mended:
@@ -124,7 +124,7 @@ def _remarks(made: Imported) -> Iterator[_Remark]:
 def _checked(options: Options, made: Imported, recipe: Recipe) -> Iterator[_Remark]:
     """Yield what the pinned sources do not know, unless the doctor has said so already."""
 
-    lines = community.where(made.shared)
+    lines = made.lines
     try:
         with options.place() as place, Stores(options.load(), place) as stores:
             unknown = checking.check(stores, [recipe])
