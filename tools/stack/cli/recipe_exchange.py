@@ -65,9 +65,12 @@ def import_(
     chosen = name or own_recipes.named(made.shared.name or file.stem)
     source = file.name if file.name.isprintable() else "a file"
     recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, made.to_look_at), force=force)
-    remarks = sorted(
-        (*_remarks(made), *_checked(options, made, recipe)), key=lambda each: (not each.needs_person, each.line or 0)
-    )
+    checked = tuple(_checked(options, made, recipe))
+    if checked:
+        # Only a recipe that is there can be checked; its comment names what was found.
+        found = (f"{each.setting}: {each.what}" if each.setting else each.what for each in checked)
+        recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, (*made.to_look_at, *found)), force=True)
+    remarks = sorted((*_remarks(made), *checked), key=lambda each: (not each.needs_person, each.line or 0))
     people = sum(each.needs_person for each in remarks)
     if as_json:
         print_json(
