@@ -28,6 +28,7 @@ _HARMONY = "openai_gptoss"
 _MARLIN = "--moe-backend=marlin"
 _SM90_ONLY = "--moe-backend=flashinfer_cutlass"
 """In upstream's releases, for MXFP4 experts: its BF16 variant."""
+_OTHER_DEVICES = re.compile(r"rocm|cpu|xpu|tpu|hpu|gaudi|neuron|ascend", re.IGNORECASE)
 _EMPTY = re.compile(r"|\$\{\w+:?-\}")
 
 
@@ -85,8 +86,9 @@ def _serves(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         if serve.is_repeated:
             yield wrong(
-                "the image starts `vllm serve` itself, and its command says so again: vLLM takes `vllm` for the model and refuses the rest",
-                "leave `vllm serve` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
+                f"the image starts `vllm serve` itself, and its command says so again: vLLM takes `{serve.repeated.split()[0]}` for the "
+                "model and refuses the rest",
+                f"leave `{serve.repeated}` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
                 "Kubernetes: command)",
                 serve.line,
             )
@@ -314,6 +316,18 @@ def _deleted(subject: ScriptSubject) -> Iterator[Found]:
             )
 
 
+def _gpus(subject: ScriptSubject) -> Iterator[Found]:
+    for serve in subject.script.serves:
+        container = serve.container
+        image = container.image.text if container is not None and container.image is not None else ""
+        if container is not None and container.lacks_gpu and not _OTHER_DEVICES.search(image):
+            yield note(
+                "the service names no GPU: unless Docker gives every container one, vLLM finds none and does not start",
+                "compose: gpus: all, or deploy.resources.reservations.devices with `capabilities: [gpu]`",
+                container.line,
+            )
+
+
 def _kept(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         container = serve.container
@@ -373,6 +387,8 @@ def _holds_cache(mounted: str) -> bool:
 
 def _memory(subject: ScriptSubject) -> Iterator[Found]:
     target = subject.machine
+    if target is not None and target.unified:
+        yield from _together(subject)
     for serve in subject.script.serves:
         flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
         if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or (flag is None and not serve.is_whole):
@@ -393,6 +409,41 @@ def _memory(subject: ScriptSubject) -> Iterator[Found]:
                 f"say for which machine it is with --recipe, or write {rules.UNIFIED:g} there",
                 line,
             )
+
+
+def _together(subject: ScriptSubject) -> Iterator[Found]:
+    """Check the servers of a file that run at once: each at a port of its own, and no branch chooses among them."""
+    if subject.script.has_branches:
+        return
+    shares = dict[str, tuple[float, int]]()
+    for at, serve in enumerate(subject.script.serves):
+        flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
+        share, port = _share(flag), _port(serve)
+        is_last = at == len(subject.script.serves) - 1
+        if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or not serve.is_whole or settings.several_nodes(serve):
+            continue
+        if share is None or port is None or port in shares or not (serve.is_beside or is_last):
+            continue
+        shares[port] = share, flag.line if flag is not None else serve.line
+    total = sum(share for share, _ in shares.values())
+    if len(shares) > 1 and total > 1:
+        lines = [line for _, line in shares.values()]
+        yield wrong(
+            f"{len(shares)} servers want {' + '.join(f'{share:g}' for share, _ in shares.values())} of one memory "
+            f"(lines {', '.join(map(str, lines))}): the last one does not start",
+            f"write shares of at most {rules.UNIFIED:g} together, or start one after the other has ended",
+            lines[-1],
+        )
+
+
+def _port(serve: Serve) -> str | None:
+    """Return the port at which clients ask a server; None if the file does not say it."""
+    flag = serve.flag("--port")
+    if serve.container is not None and not serve.container.host_network:
+        found = [port.text.rpartition(":")[0].rpartition(":")[2] for port in serve.container.published]
+        return found[0] if len(found) == 1 and found[0].isdigit() else None
+    port = flag.value if flag is not None else "8000"
+    return port if port is not None and port.isdigit() else None
 
 
 def _share(flag: Flag | None) -> float | None:
@@ -512,6 +563,7 @@ CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("eager", "CUDA graphs are on", _eager),
     Check("reasoning-parser", "the reasoning parser is the model's", _parser),
     Check("caches-deleted", "it deletes no caches", _deleted),
+    Check("gpu", "its services have GPUs, or it has none", _gpus),
     Check("caches-kept", "caches outlive the containers", _kept),
     Check("shared-memory", "the container has enough of /dev/shm, or there is none", _shared),
     Check("memory", "enough memory is left", _memory),
