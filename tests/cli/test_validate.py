@@ -66,7 +66,7 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
             f"bench/against/{recorded.stem}/{size}" for size in ("pp256", "pp256-tg16")
         }
         assert {case["measured"]["outcome"] for case in against} <= {"same", "better", "worse", "not comparable"}
-        assert json.loads(out.read_text()) == parsed(again)
+        assert json.loads(out.read_text()) == parsed(again)["verdict"]
         assert {case["outcome"] for case in parsed(again)["verdict"]["cases"] if case["name"] == "bench/stack"} == {"not-run"}
         unsaid = bench(url, "--json")
         assert {case["outcome"] for case in parsed(unsaid)["verdict"]["cases"] if "against" in case["name"]} == {"not-run"}

@@ -41,6 +41,8 @@ with support.quiet():
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 MARK = "choice\t"
+ROWS = "rows"
+"""The key of the line that says how many others there are."""
 """Each line of the table begins with it."""
 GPUS = [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
 LINEAR = "auto flashinfer_cutlass flashinfer_trtllm flashinfer_cudnn flashinfer_b12x b12x cutlass marlin triton torch emulation"
@@ -191,4 +193,4 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     flashinfer_utils.supports_trtllm_attention.cache_clear()
     assert len({line.partition("\t")[0] for line in lines}) == len(lines)
     with capsys.disabled():
-        print("".join(f"\n{MARK}network={network} {line}" for line in lines))
+        print("".join(f"\n{MARK}network={network} {line}" for line in (*lines, f"{ROWS}\t{len(lines)}")))

@@ -15,6 +15,7 @@ from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
 
 MARK = "choice\t"
+ROWS = "rows"
 HERE = Path(__file__).parent
 BESIDE = "test_sm121_gating.py"
 """The proof that the comparison runs with."""
@@ -72,4 +73,7 @@ def _table(runner: Runner, table: Proof, python: Path, tree: proof_module.TreeId
     run = runner.run(table, python, tree)
     assert run.good, run.output[-6000:]
     lines = (line.removeprefix(MARK) for line in run.output.splitlines() if line.startswith(MARK))
-    return {key: value for key, _, value in (line.partition("\t") for line in lines)}
+    table = {key: value for key, _, value in (line.partition("\t") for line in lines)}
+    told = [int(table.pop(key)) for key in [*table] if key.endswith(f" {ROWS}")]
+    assert len(table) == sum(told) > 0, f"{len(table)} rows of {told}: a part of what was printed is missing"
+    return table

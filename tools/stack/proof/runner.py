@@ -26,8 +26,8 @@ from stack.store import results
 
 KIND = "proofs"
 """The folder of the kept results."""
-_PRINTED = 100_000
-"""Characters of pytest's output that are kept, from the end."""
+_PRINTED = 2**20
+"""Characters of pytest's output that are kept, from the end; a proof that prints a table needs most of them."""
 _COMPILER_SECONDS = 10
 
 
