@@ -165,3 +165,26 @@ def test_what_else_differs(after: str, why: str) -> None:
     assert told.startswith(why) or why in told
     assert bool(told) == bool(why)
     assert script.parse("c.yml", before).serves
+
+
+def test_a_reason_is_given_for_what_was_changed_only(tmp_path: Path) -> None:
+    """The flag behind which one was to be added goes in the same turn: that is made up for in the next one, and told once."""
+    file = tmp_path / "serve.sh"
+    file.write_text("vllm serve openai/gpt-oss-120b --host ::1 --tool-call-parser openai \\\n  --enforce-eager\n")
+    made = fixing.write(file, checked("serve.sh"))
+    assert made is not None
+    assert made.read_text().count("alone does nothing") == 1
+    assert made.read_text().count("--enable-auto-tool-choice") == 1
+
+
+def test_a_block_of_text_and_an_alias_are_left_to_a_person(tmp_path: Path) -> None:
+    file = tmp_path / "compose.yml"
+    file.write_text(
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.32.0\n    command: &c\n      - openai/gpt-oss-120b\n"
+        "      - --tool-call-parser\n      - >-\n        hermes\n      - --enforce-eager\n"
+        "  b: {image: 'vllm/vllm-openai:v0.32.0', command: *c}\n"
+    )
+    made = fixing.copy(file, checked("compose.yml"))
+    assert made is not None
+    assert "--enforce-eager" not in yaml.safe_load(made.file.read_text())["services"]["a"]["command"]
+    assert [each.fix for each in made.left if each.rule == "tool-parser-gptoss"] == ["--tool-call-parser openai"]

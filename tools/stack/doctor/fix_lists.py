@@ -11,7 +11,7 @@ Lines = list[str | None]
 """The lines of a file; None for one that is gone. An item that was added stands behind a line feed in the line before it."""
 SWITCH = re.compile(r"--(?:enforce-eager|trust-remote-code|async-scheduling|headless|(?:no|enable|disable)-[\w-]+)")
 """Flags without a value: the word behind one is another argument, such as the model."""
-_BLOCK = re.compile(r"(?P<before>\s*-\s+)(?P<text>'[^'\n]*'|\"[^\"\\\n]*\"|[^\s'\"#][^\s#]*)(?P<after>\s*(?:\s#.*)?)")
+_BLOCK = re.compile(r"(?P<before>\s*-\s+)(?P<text>'[^'\n]*'|\"[^\"\\\n]*\"|[^\s'\"#>|&*!][^\s#]*)(?P<after>\s*(?:\s#.*)?)")
 _QUOTED = re.compile(r"(?P<before>\s*)(?P<text>'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\")(?P<after>\s*,?\s*\]?.*)")
 _WORD = re.compile(r"[A-Za-z][\w./+-]*")
 _OTHER_TYPES = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

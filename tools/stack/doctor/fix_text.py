@@ -36,17 +36,22 @@ def once(text: str, findings: Sequence[Found], before: str) -> tuple[str, list[s
     """Apply the edits of findings; return the text, and the reason for each that changed something."""
     recipe = _RECIPE.search(text) is not None
     made = _Text([*text.split("\n")], recipe, recipe and 'recipe_version: "2"' not in text)
-    reasons = list[str]()
+    ordered = sorted(findings, key=lambda each: each.line or 0)
+    changed = [
+        sum(_apply(made, edit) for edit in found.edits if not edit.new.startswith(KEPT)) > 0  # each is applied
+        for found in ordered
+    ]
     # Edits that add come last: what they add may be there by then.
-    for found in sorted(findings, key=lambda each: each.line or 0):
-        changed = [_apply(made, edit) for edit in found.edits if not edit.new.startswith(KEPT)]
-        if any(changed) or any(edit.new.startswith(KEPT) for edit in found.edits):
-            reasons.append(f"{before.format(line=found.line)}{plain(found.what)}")
-    for found in findings:
+    for place, found in enumerate(ordered):
         for edit in found.edits:
             name = edit.new[1:].split()[0] if edit.new.startswith(KEPT) else ""
-            if name and name not in made.added and not any(line and f"{name} " in line for line in made.lines):
-                _apply(made, edit)
+            if name in made.added:
+                changed[place] = True
+            elif name and not any(line and f"{name} " in line for line in made.lines):
+                changed[place] |= _apply(made, edit)
+    reasons = [
+        f"{before.format(line=found.line)}{plain(found.what)}" for found, mends in zip(ordered, changed, strict=True) if mends
+    ]
     return "\n".join(_joined(made.lines)), reasons
 
 

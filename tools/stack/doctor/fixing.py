@@ -49,7 +49,9 @@ def copy(file: Path, check: Check) -> Copy | None:
     made = write(file, check)
     if made is None:
         return None
-    return Copy(made, tuple(found for found in check(fix_files.read(made).text) if found.severity is Severity.WRONG))
+    # A command behind an alias of YAML is found once for each place.
+    left = dict.fromkeys(found for found in check(fix_files.read(made).text) if found.severity is Severity.WRONG)
+    return Copy(made, tuple(left))
 
 
 def write(file: Path, check: Check) -> Path | None:

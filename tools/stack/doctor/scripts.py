@@ -179,7 +179,7 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
                 f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line, edits
             )
         elif odd := subject.values.get(pair):
-            fix = f"{flag.name} {odd.near}" if odd.near else "take a value that it lists, or leave the flag out"
+            fix = f"{flag.name} {odd.near}" if odd.near else "write a value that it takes, or leave the flag out"
             yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:
         yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", "stack fetch")
