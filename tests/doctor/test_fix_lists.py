@@ -188,3 +188,22 @@ def test_a_block_of_text_and_an_alias_are_left_to_a_person(tmp_path: Path) -> No
     assert made is not None
     assert "--enforce-eager" not in yaml.safe_load(made.file.read_text())["services"]["a"]["command"]
     assert [each.fix for each in made.left if each.rule == "tool-parser-gptoss"] == ["--tool-call-parser openai"]
+
+
+def test_a_long_file_is_not_read_for_each_correction() -> None:
+    text = "".join(f"vllm serve a/b --max-num-seqs \\\n  {at}\n# {'x' * 400}\n" for at in range(1000))
+    reads = list[int]()
+
+    def compare(before: str, after: str, edits: object) -> str:
+        del after, edits
+        reads.append(len(before))
+        return "a value would be left"
+
+    harmful = [found(3 * at + 1, Edit(3 * at + 1, "--max-num-seqs", ""), what=f"{at}") for at in range(1000)]
+    assert fixing.corrected(text, lambda _: harmful, compare) == text
+    assert sum(reads) < 2**22
+
+
+def test_an_edit_with_a_value_behind_an_equals_sign() -> None:
+    before, after = "vllm serve a/b --old 1\n", "vllm serve a/b --new.key=x\n"
+    assert fix_check.difference("a.sh", before, after, [Edit(1, "--old", "--new.key=x")]) == ""

@@ -68,7 +68,7 @@ def _flags(serve: Serve) -> set[tuple[str, str]]:
 def _pair(edit: Edit) -> tuple[str, str]:
     """Return the name and the value that an edit writes; two empty texts if it only takes something out."""
     words = edit.new.removeprefix(KEPT).strip()
-    name, _, value = words.partition(" ") if " " in words or words.startswith("-") else words.partition("=")
+    name, _, value = words.partition(" " if " " in words else "=")
     return name, value
 
 

@@ -14,7 +14,9 @@ from stack.doctor import fix_check, fix_files, fix_text
 from stack.doctor.finding import Found, Severity
 
 _MOST_TRIED = 50
-"""Most corrections that are tried one by one, each of which reads the file again."""
+"""Upper bound of the corrections that are tried one by one."""
+_MOST_READ = 2**20
+"""Upper bound of the characters that are read for it: each trial reads the file again."""
 _ROUNDS = 3
 """Most times that a corrected text is checked again: a correction may make another one necessary."""
 
@@ -139,8 +141,9 @@ def _correct(text: str, check: Check, compare: fix_check.Compare) -> _Corrected:
 def _harmless(text: str, findings: Sequence[Found], compare: fix_check.Compare) -> tuple[list[Found], list[tuple[Found, str]]]:
     """Divide findings into those whose correction changes nothing else, each tried by itself, and others, with what it changes."""
     good, bad = list[Found](), list[tuple[Found, str]]()
+    most = min(_MOST_TRIED, _MOST_READ // max(len(text), 1))
     for at, found in enumerate(findings):
-        why = "too many others cannot be corrected" if at >= _MOST_TRIED else ""
+        why = "too many others cannot be corrected" if at >= most else ""
         why = why or _compared(compare, text, fix_text.once(text, [found], "")[0], [found])
         if why:
             bad.append((found, why))
