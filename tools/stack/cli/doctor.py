@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.drift import check_settings, check_use, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
@@ -24,10 +25,11 @@ from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import facts, fix_files, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts, yardstick
 from stack.doctor.finding import Finding, Found, run
+from stack.doctor.fixing import Copy
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
-from stack.doctor.script import Script
+from stack.doctor.script import Script, Serve
 from stack.doctor.server.context import LONG, SHORT
 from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST
@@ -141,7 +143,7 @@ def command(
     findings: list[Finding] = []
     asked: list[Asked] = []
     blocks: list[str] = []
-    written: dict[str, str] = {}
+    written: dict[str, Copy] = {}
     if machine or not (scripts or logs or url or dmesg or fact_files):
         findings += _machine(options, python, recipe)
     if scripts:
@@ -157,12 +159,17 @@ def command(
         findings += [finding for question in asked for finding in question.findings]
     if as_json:
         print_json(
-            {**_json(findings), "questions": _questions_json(asked), "report": "\n\n".join(blocks) or None, "fixed": written}
+            {
+                **_json(findings),
+                "questions": _questions_json(asked),
+                "report": "\n\n".join(blocks) or None,
+                "fixed": {source: str(copy.file) for source, copy in written.items()},
+            }
         )
     else:
         _print(findings, verbose)
-        for source, target in written.items():
-            click.echo(f"{one_line(source)}: corrected in {one_line(target)}")
+        for source, copy in written.items():
+            _print_copy(source, copy)
         for block in blocks if report else ():
             click.echo(f"\n```\n{block}\n```")
         if asked:
@@ -212,7 +219,7 @@ def _utilization(recipe: Recipe | None) -> float | None:
 
 
 def _scripts(
-    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, str] | None
+    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, Copy] | None
 ) -> Iterator[Finding]:
     """Check scripts; with `written`, write corrected copies, and note their files there."""
 
@@ -229,8 +236,9 @@ def _scripts(
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
         subject = replace(subject, measures=tuple(_measures(options, subject, recipe)))
         yield from scripts.look(subject)
-        if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
-            written[str(file)] = str(made)
+        again = partial(_again, options, subject, recipe, {})
+        if written is not None and (made := fixing.copy(file, again)) is not None:
+            written[str(file)] = made
 
 
 def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
@@ -261,10 +269,20 @@ def _unfit(options: Options, use: Use) -> tuple[Unfit, ...]:
         return tuple(each for objects, tree in trees for each in check_use(objects, tree, use))
 
 
-def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:
-    """Check a text in place of the script that it corrects."""
+def _again(
+    options: Options,
+    subject: scripts.ScriptSubject,
+    recipe: Recipe | None,
+    measured: dict[tuple[Serve, ...], tuple[Measure | None, ...]],
+    text: str,
+) -> list[Found]:
+    """Check a text in place of the script that it corrects; commands that are in `measured` are not measured again."""
 
     other = replace(subject, script=script.parse(subject.script.path, text))
+    serves = other.script.serves
+    if serves not in measured:
+        measured[serves] = subject.measures if serves == subject.script.serves else tuple(_measures(options, other, recipe))
+    other = replace(other, measures=measured[serves])
     return [finding.found for finding in scripts.look(other)]
 
 
@@ -381,6 +399,20 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
     click.echo(
         ", ".join(click.style(f"{counts[name]} {name}", fg=_COLOURS[name], bold=True) for name in _SIGNS if counts[name])
     )
+
+
+def _print_copy(source: str, copy: Copy) -> None:
+    """Print that a corrected copy was written, and what is still wrong in it."""
+    click.echo(f"{one_line(source)}: corrected in {one_line(str(copy.file))}")
+    if not copy.left:
+        click.echo("  nothing that is known here is wrong in it")
+        return
+    click.echo(f"  {counted(len(copy.left), 'thing')} still wrong in it:")
+    for found in copy.left:
+        line = f"line {found.line}: " if found.line else ""
+        fact(f"✗ {one_line(line + found.what)}", indent="    ", width=terminal.prose_columns(), mark="✗", fg=_COLOURS["wrong"])
+        if found.fix:
+            fact(f"fix: {one_line(found.fix)}", indent="      ", width=terminal.prose_columns(), mark="fix:", bold=True)
 
 
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
