@@ -13,7 +13,7 @@ from stack.base.errors import StackError
 from stack.deploy import imported_recipes, node_settings, recipe_text, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import importing
-from stack.serving.sparkrun import export
+from stack.serving.sparkrun import _header, export
 
 PUBLISHED = [one for one in map(recipes.load, recipes.known()) if one.hardware is not None]
 SPARK = recipes.load("gpt-oss-120b-spark")
@@ -219,3 +219,11 @@ def test_nodes_are_left_to_the_runner() -> None:
 def test_what_cannot_be_exported(recipe: Recipe, said: str) -> None:
     with pytest.raises(StackError, match=said):
         export(recipe)
+
+
+def test_a_fact_of_the_head_is_one_line() -> None:
+    """A line break in a backend's name would add a key to the file."""
+    hostile = replace(SPARK, backends=replace(SPARK.backends, moe="X\ncommand: |\n  touch X\n#"))
+    with pytest.raises(StackError, match="has control characters"):
+        export(hostile)
+    assert all("\n" not in line for line in _header(hostile, None))
