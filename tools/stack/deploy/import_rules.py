@@ -57,6 +57,14 @@ _LOADED = "the server would load the code that it names"
 _ODD = re.compile(r"module|plugin|_cls\b|token\b|secret|password|\bkey|://", re.IGNORECASE)
 
 
+_GUARDS = frozenset(
+    {"--host", "--uds", "--api-key", "--allowed-origins", "--allow-credentials", "--ssl-keyfile", "--ssl-certfile"}
+)
+"""Flags that say who may reach the server."""
+_BRINGS = frozenset({"--trust-remote-code", "--model", "--config", "--tokenizer", "--hf-config-path", "--chat-template"})
+"""Flags that bring the code, the templates or the settings of somebody else."""
+
+
 def is_secret(name: str) -> bool:
     """Tell whether a variable is one that holds a secret."""
     return _SECRET.search(name) is not None
@@ -93,6 +101,23 @@ def flag(name: str, value: str | None) -> str | None:
     if _means(name, _OPENS):
         return "clients could do more than ask with it"
     return None if value is None else _valued(name, value)
+
+
+def correction(text: str) -> str | None:
+    """Return why a rule of a stranger must not write this flag; None if it may."""
+    name, _, value = text.replace("=", " ", 1).partition(" ")
+    long = f"--{name.lstrip('-').replace('_', '-').removeprefix('no-')}"
+    if _means(long, _GUARDS | _BRINGS):
+        return "it changes who may reach the server, or what it loads"
+    return flag(long, value.strip() or None)
+
+
+def removal(name: str) -> str | None:
+    """Return why a rule of a stranger must not take out this flag or variable; None if it may."""
+    long = f"--{name.lstrip('-').replace('_', '-').removeprefix('no-')}" if name.startswith("-") else name
+    if long in _GUARDS or is_secret(name) or _is_key(long):
+        return "it changes who may reach the server"
+    return None
 
 
 def _valued(name: str, value: str) -> str | None:
