@@ -213,9 +213,7 @@ def _utilization(recipe: Recipe | None) -> float | None:
 
     if recipe is None or recipe.hardware is None:
         return None
-    flag = "--gpu-memory-utilization"
-    arguments = recipe.arguments
-    return float(arguments[arguments.index(flag) + 1]) if flag in arguments else rules.DEFAULT
+    return rules.share(recipe.arguments, recipe.name)
 
 
 def _scripts(

@@ -13,7 +13,7 @@ from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import root_of
 from stack.cli.recipe_exchange import export, import_
 from stack.cli.sentences import fact, say
-from stack.deploy import hardware, recipes
+from stack.deploy import hardware, recipe_checks, recipes
 from stack.deploy.recipes import Backends, Recipe, Speed
 from stack.model import verdict
 from stack.serving import checking
@@ -204,7 +204,7 @@ def _proof(recipe: Recipe) -> str:
 
     if recipe.proven is None:
         return "nothing yet: no verdict is kept"
-    proof = verdict.load(recipes.FOLDER.parents[1] / recipe.proven)
+    proof = verdict.load(recipe_checks.proof(recipes.FOLDER.parents[1], recipe.proven))
     where = ", ".join(gpu.name for gpu in proof.machine.gpus) or proof.machine.cpu
     return f"{recipe.proven}: {where}, {proof.weights or 'no'} weights, stack {proof.stack[:12]}"
 

@@ -12,6 +12,7 @@ KEPT = "\0"
 """Begins the new text of an edit that adds to the old one."""
 _PLAIN = re.compile(r"[\w./:=,@%+-]*")
 """Values that mean the same in every file, with quotes and without."""
+_FLAG = re.compile(r"-(?![0-9.])")
 _JSON = re.compile(r"\{[\w./:=,@%+\"{}\[\] -]*\}")
 
 
@@ -40,6 +41,8 @@ class Edit:
         """Whether it writes a name with a plain value: anything else would have to be quoted as the file has it."""
         words = self.new.removeprefix(KEPT).strip()
         name, _, value = words.partition(" ") if words.startswith("-") else words.partition("=")
+        if _FLAG.match(value) or _FLAG.match(name.partition("=")[2]):
+            return False  # a value that is a flag of its own would be one that nobody asked for
         return _PLAIN.fullmatch(name) is not None and (_PLAIN.fullmatch(value) or _JSON.fullmatch(value)) is not None
 
 

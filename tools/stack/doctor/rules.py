@@ -2,12 +2,14 @@
 """Rules for settings that apply everywhere: in this machine's environment, in a script, in a recipe."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from stack.base.errors import StackError
 from stack.doctor.finding import Found, fine, note, wrong
+from stack.doctor.knowledge.values import whole
 from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
@@ -30,6 +32,7 @@ _LEAST = 13 * 10**9
 """Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB."""
 DEFAULT = 0.92
 """Default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
+_SHARE = re.compile(r"[0-9]?\.[0-9]{1,9}|1(?:\.0{0,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,10 @@ def _covers(listed: str, capability: str) -> bool:
 
 def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *, has: str = "are free") -> Iterator[Found]:
     """Compare MAX_JOBS with bytes of memory. None means not set: then ninja starts two more compilers than there are cores."""
-    if value is not None and not (value.isascii() and value.isdigit() and int(value)):
-        yield wrong(f"MAX_JOBS is {value!r}: FlashInfer takes a number, or ignores it", jobs_advice(memory), line)
+    if value is not None and not whole(value):
+        yield wrong(f"MAX_JOBS is {value!r:.60}: FlashInfer takes a number, or ignores it", jobs_advice(memory), line)
         return
-    count = int(value) if value is not None else cores + 2
+    count = whole(value) or cores + 2
     advised = jobs_advice(memory)
     named = f"MAX_JOBS={value}" if value is not None else f"MAX_JOBS is not set: {count} compilers at once"
     peak = f"{count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB at 5-10 GB for each CUTLASS kernel"
@@ -111,6 +114,26 @@ def jobs_advice(memory: int | None = None) -> str:
     count = JOBS if memory is None else max(1, min(JOBS, memory // EACH[1]))
     compilers = "one compiler takes" if count == 1 else f"{count} compilers take"
     return f"MAX_JOBS={count}: {compilers} {count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB, and the model needs memory, too"
+
+
+def share(arguments: Sequence[str], recipe: str) -> float | None:
+    """Return the last --gpu-memory-utilization of a recipe's arguments, or vLLM's default; None for one that its user sets.
+
+    Raises:
+        StackError: it is no share of a memory.
+
+    """
+    flag, found = "--gpu-memory-utilization", str(DEFAULT)
+    for place, word in enumerate(arguments):
+        if word == flag:
+            found = arguments[place + 1] if place + 1 < len(arguments) else ""
+        elif word.startswith(f"{flag}="):
+            found = word.partition("=")[2]
+    if found.startswith("$"):
+        return None
+    if not _SHARE.fullmatch(found) or not 0 < float(found) <= 1:
+        raise StackError(f"recipe {recipe}: {flag} is {found!r:.60}", "write a share of the memory, such as 0.7")
+    return float(found)
 
 
 def utilization(share: float, memory: int, available: int | None, line: int | None = None) -> Iterator[Found]:

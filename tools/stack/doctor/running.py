@@ -16,7 +16,7 @@ from stack.doctor.server.client import Client, NoAnswer
 from stack.doctor.server.context import LONG, NotAsked
 from stack.doctor.server.interview import Asked, Interview, Question
 from stack.doctor.server.questions import QUESTIONS
-from stack.doctor.server.shown import SEE_LOG, shown
+from stack.doctor.server.shown import SEE_LOG, hiding, shown, without
 
 CHECKS = QUESTIONS
 NOT_ASKED = "not asked"
@@ -84,7 +84,8 @@ def interview(
             yield _asked(question, url, key, NOT_ASKED, (unknown(f"not asked: {why}"),), 0, 0.0)
             continue
         tell(f"asking: {question.about}")
-        asked = _ask(question, subject)
+        with hiding(key):
+            asked = _ask(question, subject)
         yield asked
         silence = _silence(question, asked, subject)
 
@@ -129,8 +130,8 @@ def _asked(
 
 
 def _without(key: str | None, found: Found) -> Found:
-    """Take the API key out of a server's words: who sees a finding need not know it."""
-    return replace(found, what=found.what.replace(key, "<key>"), fix=found.fix.replace(key, "<key>")) if key else found
+    """Take the API key out of a finding, where words of the server stand in it that were not shown as such."""
+    return replace(found, what=without(key, found.what), fix=without(key, found.fix))
 
 
 def _silence(question: Question, asked: Asked, subject: Interview) -> str:

@@ -13,6 +13,7 @@ from stack.doctor import images, rules, yardstick
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
+from stack.doctor.knowledge.values import whole
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
 from stack.doctor.yardstick import Measure
@@ -130,7 +131,7 @@ def _has_several_gpus(serve: Serve) -> bool:
     ]
     ray = serve.flag("--distributed-executor-backend")
     return (
-        any(value is not None and value.isdigit() and int(value) > 1 for value in ranks)
+        any((whole(value) or 0) > 1 for value in ranks)
         and not settings.several_nodes(serve)
         and (ray is None or ray.value != "ray")
     )
@@ -548,9 +549,9 @@ def _jobs(subject: ScriptSubject) -> Iterator[Found]:
     if subject.machine is not None:
         free, memory = subject.machine.available, subject.machine.memory
         yield from rules.jobs(setting.value, free or memory, 0, setting.line, has="are free" if free else "are there at all")
-    elif setting.value.isdigit() and int(setting.value) > rules.MOST_JOBS:
+    elif (count := whole(setting.value) or 0) > rules.MOST_JOBS:
         yield note(
-            f"MAX_JOBS={setting.value} may take {int(setting.value) * 5}-{int(setting.value) * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
+            f"MAX_JOBS={count} may take {count * 5}-{count * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
             rules.jobs_advice(),
             setting.line,
         )

@@ -12,7 +12,7 @@ from stack.doctor.server import judge
 from stack.doctor.server.answers import Answer, odd
 from stack.doctor.server.client import NoAnswer
 from stack.doctor.server.interview import CAPITAL, REFUSED, Interview
-from stack.doctor.server.shown import SEE_LOG, seen_in, shown
+from stack.doctor.server.shown import SEE_LOG, hidden, seen_in, shown
 
 ENOUGH = 512
 """Tokens of a short answer, with its reasoning."""
@@ -162,9 +162,7 @@ def _compared(plain: str, stream: str) -> Iterator[Found]:
     if plain == stream:
         return
     if plain.split() == stream.split():
-        what = (
-            f"the stream's text differs from the whole answer's in blanks: {shown(repr(stream), 60)}, {shown(repr(plain), 60)}"
-        )
+        what = f"the stream's text differs from the whole answer's in blanks: {shown(repr(hidden(stream)), 60)}, {shown(repr(hidden(plain)), 60)}"
         yield note(what, "most often a parser that strips only one of both")
         return
     yield note(
