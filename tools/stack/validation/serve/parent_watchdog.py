@@ -91,7 +91,7 @@ def main(report: int, command: list[str]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=begin,  # noqa: PLW1509: this process has one thread
+        preexec_fn=begin,  # noqa: PLW1509  # this process has one thread
     )
     os.close(report)
     ended = os.pidfd_open(server.pid)
