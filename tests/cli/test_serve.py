@@ -134,6 +134,17 @@ def test_a_server_that_ends_by_itself_is_no_success(fake: Fake, begin: Begin) ->
     assert fake.gone()
 
 
+def test_a_killed_watchdog_ends_the_server(fake: Fake, begin: Begin) -> None:
+    started = begin()
+    server, _ = (fake.folder / "pids").read_text().split()
+    watchdog = int(Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(watchdog, signal.SIGKILL)
+    _, err = started.process.communicate(timeout=30)
+    assert started.process.returncode == 1
+    assert err.endswith("stack: signal 9 killed the process that watches the server, so the server was stopped\n")
+    assert fake.gone()
+
+
 def test_the_log_goes_into_a_file(fake: Fake, begin: Begin) -> None:
     file = fake.folder / "server.log"
     ended = begin("--log", str(file)).end(signal.SIGINT)

@@ -147,6 +147,11 @@ def test_ours_are_those_with_a_model_of_our_own() -> None:
         ('model = "tiny"', 'model = "gpt-oss-20b"', "hardware is missing"),
         ("flags = []", 'flags = []\nhardware = { name = "toaster", nodes = 1, memory = 1 }', "hardware.name is 'toaster'"),
         ("flags = []", 'flags = []\nhardware = { name = "spark", nodes = 0, memory = 1 }', "hardware.nodes are 0"),
+        (
+            "flags = []",
+            'flags = []\nhardware = { name = "spark", nodes = 65, memory = 1 }',
+            "hardware.nodes are 65: write at most 64",
+        ),
         ("flags = []", 'flags = []\nhardware = { name = "spark", nodes = 2, memory = 1 }', "disagree on NODE_RANK"),
         ("flags = []", "flags = []\nbackends = { graph = true }", "backends.graph is an unknown key"),
         ("flags = []", 'flags = []\nspeed = [{ context = 1, decode = 0, source = "me" }]', "decode is 0"),

@@ -70,6 +70,43 @@ def test_a_function(body: str, value: Any) -> None:
     assert evaluation.result(made, scope()) is value
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'a' * 3000000",
+        "b'a' * 3000000",
+        "3000000 * 'a'",
+        "(0,) * 3000000",
+        "[0] * 3000000",
+        "'%03000000d' % 1",
+        "b'%03000000d' % 1",
+        "(2 ** 16) * 1",
+        "1 << 3000000",
+        "f'{1:03000000d}'",
+        f"{'a' * 3000!r} + {'a' * 3000!r}",
+        "(2, 'x').to_int() + ('x', 2).to_int()",
+        f"DeviceCapability({2**64}, 0).to_int()",
+    ],
+)
+def test_a_large_value_is_unknown(text: str) -> None:
+    assert evaluation.value_of(ast.parse(text, mode="eval").body, scope()) is UNKNOWN
+
+
+@pytest.mark.parametrize("step", ["x * x", "x + x", "(x, x)", "DeviceCapability(x, x).to_int() * x"])
+@pytest.mark.parametrize("first", ["3", "'a'", "(1, 2)"])
+def test_a_value_that_grows_with_each_line_is_unknown(first: str, step: str) -> None:
+    lines = [f"x = {first}", *[f"x = {step}"] * 70, "return x"]
+    made = ast.parse("def asked():\n" + "".join(f" {line}\n" for line in lines)).body[0]
+    assert isinstance(made, ast.FunctionDef)
+    assert evaluation.result(made, scope()) is UNKNOWN
+
+
+def test_small_values_are_joined() -> None:
+    assert evaluation.value_of(ast.parse("'a' + 'b'", mode="eval").body, scope()) == "ab"
+    assert evaluation.value_of(ast.parse("(1,) + (2,)", mode="eval").body, scope()) == (1, 2)
+    assert evaluation.value_of(ast.parse("7 * 3 % 4 - 1.5", mode="eval").body, scope()) == -0.5
+
+
 BASE = """
 class AttentionBackend:
     supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", "bfloat16"]

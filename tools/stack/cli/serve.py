@@ -183,7 +183,11 @@ def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStac
             held.close()
             click.echo("the server was stopped as requested", err=True)
             return 0
-        sentences.tell(f"the server ended by itself with status {code}")
+        if code < 0:
+            held.close()
+            sentences.tell(f"signal {-code} killed the process that watches the server, so the server was stopped")
+        else:
+            sentences.tell(f"the server ended by itself with status {code}")
         return 1
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from stack.base.errors import StackError
 from stack.deploy import checkpoints, hardware, import_rules
 from stack.deploy.node_settings import BETWEEN, NODES, ON_NODES
+from stack.deploy.recipe_parts import MOST_NODES
 from stack.deploy.recipes import RANK, REPOSITORY
 
 _STARTER = frozenset({"--host", "--port", "--model", "--headless"})
@@ -157,6 +158,9 @@ def _nodes(
             odd.append(Said(name, f"is {value!r:.40}, so the number of nodes is not known: it is taken to be 1", True))
     if world > 1 and not unified:
         return 1, (*odd, Said("nodes", f"its command uses {world} GPUs of one machine", True))
+    if world > MOST_NODES:
+        why = f"its command uses {world} GPUs, and a recipe has at most {MOST_NODES} nodes: they are taken to be 1"
+        return 1, (*odd, Said("nodes", why, True))
     if least > world:
         odd.append(Said("nodes", f"it asks for {least} nodes, and its command uses {world}", True))
     if most is not None and most < world:

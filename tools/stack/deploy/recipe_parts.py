@@ -44,6 +44,8 @@ class Backends:
     graphs: bool | None = None
 
 
+MOST_NODES = 64
+"""Most nodes of a recipe: commands and compose files are written for each of them."""
 NO_BACKENDS = Backends()
 """Any backends."""
 
@@ -80,6 +82,8 @@ def read_hardware(table: Table) -> Hardware:
         raise table.error(
             "nodes", f"are {made.nodes} with {made.memory} GB", "write how many nodes and how much memory it takes"
         )
+    if made.nodes > MOST_NODES:
+        raise table.error("nodes", f"are {made.nodes!s:.20}", f"write at most {MOST_NODES}")
     return made
 
 

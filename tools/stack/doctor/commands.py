@@ -2,6 +2,7 @@
 """Parse shell commands: variables, commands that serve, containers that are started."""
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,11 @@ _MORE = re.compile(r"\$[@*]|\$\{\w+\[[@*]\]\}")
 """Words that stand for flags given elsewhere."""
 _SERVE = "serve"
 _DEPTH = 5
+_MOST_LISTED = 100_000
+"""Most words that the lists of a file may add to its commands: a list that holds itself twice doubles with each line."""
+_MOST_WORDS = 1_000_000
+_MOST_CHARACTERS = 8 * 2**20
+"""Most words, and characters, of all commands of a file together; a file without expansions has at most 2^19 characters."""
 # Options of docker run without a value.
 _SWITCHES = frozenset(
     {"-P", "--detach", "--rm", "--init", "--privileged", "--tty", "--interactive", "--read-only", "--publish-all"}
@@ -137,21 +143,43 @@ class Collector:
         self.serves: list[Serve] = []
         self.containers: list[Container] = []
         self.commands: list[Command] = []
-        self.lists: dict[str, Command] = {}
+        self.lists: dict[str, list[Word]] = {}
         self.exported: set[str] = set()
         self.sources: list[str] = []
         self.others: list[tuple[str, int]] = []
         self.is_spark = False
         self.built: list[tuple[str, int]] = []
+        self.listed = self.words = self.characters = 0
+
+    def count(self, command: Command) -> None:
+        """Count a command's words and characters.
+
+        Raises:
+            StackError: the file's commands have too many.
+
+        """
+        self.words += len(command)
+        if self.words > _MOST_WORDS:
+            raise shell.too_long(_MOST_WORDS, "words")
+        self.characters += sum(len(word.text) for word in command)
+        if self.characters > _MOST_CHARACTERS:
+            raise shell.too_long(_MOST_CHARACTERS, "characters")
 
 
 def shell_commands(found: Collector, commands: Iterator[Command], container: Container | None, depth: int = _DEPTH) -> None:
-    """Collect what shell commands set, start and serve; `container`: the one in which they run."""
+    """Collect what shell commands set, start and serve; `container`: the one in which they run.
+
+    Raises:
+        StackError: its variables and lists stand for too many words or characters.
+
+    """
     for command in commands:
         if command[0].text.endswith("=("):
-            name = command[0].text.removesuffix("(").removesuffix("=")
-            before = found.lists.get(name.removesuffix("+"), ()) if name.endswith("+") else ()
-            found.lists[name.removesuffix("+")] = (*before, *_listed(found, command[1:]))
+            name, listed = command[0].text.removesuffix("=("), _listed(found, command[1:])
+            if name.endswith("+"):
+                found.lists.setdefault(name.removesuffix("+"), []).extend(listed)
+            else:
+                found.lists[name] = [*listed]
             continue
         _command(found, _listed(found, command), container, depth)
 
@@ -161,13 +189,18 @@ def _listed(found: Collector, command: Command) -> Command:
     words: list[Word] = []
     for word in command:
         named = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.text)
-        words += found.lists.get(named[1], ()) if named else (word,)
+        listed = found.lists.get(named[1], ()) if named else ()
+        found.listed += len(listed)
+        if found.listed > _MOST_LISTED:
+            raise shell.too_long(_MOST_LISTED, "words")
+        words.extend(listed if named else (word,))
     return tuple(words)
 
 
 def _command(found: Collector, command: Command, container: Container | None, depth: int) -> None:
     if not command:
         return
+    found.count(command)
     found.commands.append(command)
     at = {word.text: place for place, word in enumerate(command)}
     if command[0].text in ("source", "."):
@@ -296,15 +329,15 @@ def _other(command: Command) -> tuple[str, int] | None:
 def served(words: Command, line: int, container: Container | None) -> Serve:
     """Parse the arguments of `vllm serve`."""
     flags, loose, model = list[Flag](), list[str](), None
-    rest = [word for word in words if not _MORE.fullmatch(word.text)]
+    rest = deque(word for word in words if not _MORE.fullmatch(word.text))
     is_whole = len(rest) == len(words)
     while rest:
-        word = rest.pop(0)
+        word = rest.popleft()
         if re.match(r"--?[A-Za-z]", word.text):
             name, equals, value = word.text.partition("=")
             takes = not equals and rest and not re.match(r"--?[A-Za-z]", rest[0].text)
             name = name.replace("_", "-") if name.startswith("--") else name
-            flags.append(Flag(name, rest.pop(0).text.replace("\\\n", "") if takes else value if equals else None, word.line))
+            flags.append(Flag(name, rest.popleft().text.replace("\\\n", "") if takes else value if equals else None, word.line))
         elif model is None:
             model = word.text
         else:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from stack.base.errors import StackError
+
 _PIECE = re.compile(
     r"(?P<blank>[ \t\r]+|\\\r?\n)"
     r"|(?P<comment>\#[^\n]*)"
@@ -22,6 +24,8 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _BEFORE = frozenset({"export", "local", "readonly", "declare", "env", "sudo"})
 _KNOWN = 1024
 """Most characters of a value that is expanded: with A=$A$A values would double without end."""
+_MOST_FILLED = 2**20
+"""Most characters that the values of variables may add to a script: a small script can name a long value thousands of times."""
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([\s\S]*)")
 
 
@@ -41,15 +45,21 @@ def commands(text: str, first: int = 1) -> Iterator[Command]:
     """Yield the simple commands of a script, whose first line has the number `first`. For `NAME=(words)` the first word is `NAME=(`.
 
     Redirections are left out. Lines of a here-document count as commands.
+
+    Raises:
+        StackError: the values of its variables make it too long.
+
     """
     line, words, known, aside = first, list[Word](), dict[str, str](), False
+    room = _MOST_FILLED
     for piece in _PIECE.finditer(text):
         kind, text_ = piece.lastgroup, piece[0]
         listing = bool(words) and words[0].text.endswith("=(")
         dropped, aside = aside, kind == "redirect" or (aside and kind == "blank")
         if kind == "word" and not dropped:
             # Also within single quotes: there is mostly a command of its own.
-            whole = filled(_plain(text_), known)
+            whole = filled(plain := _plain(text_), known, room)
+            room -= max(0, len(whole) - len(plain))
             # The value of an unquoted variable is split, too.
             parts = whole.split() if _VARIABLE.fullmatch(text_) else (whole,)
             words += (Word(part, line) for part in parts)
@@ -79,12 +89,27 @@ def _known(command: Command, known: dict[str, str]) -> Command:
     return command
 
 
-def filled(text: str, known: Mapping[str, str]) -> str:
-    """Expand the known variables in a word; an unknown one with a default gets its default."""
+def too_long(most: int, of: str) -> StackError:
+    """Return the error for a script whose variables and lists stand for too much."""
+    return StackError(f"the script's variables and lists stand for more than {most} {of}", "shorten their values")
+
+
+def filled(text: str, known: Mapping[str, str], room: int = _MOST_FILLED) -> str:
+    """Expand the known variables in a word; an unknown one with a default gets its default.
+
+    Raises:
+        StackError: the values have more than `room` characters more than the variables.
+
+    """
 
     def value(match: re.Match[str]) -> str:
+        nonlocal room
         name = match[1] or match[3]
-        return known.get(name, match[2] if match[2] is not None else match[0])
+        given = known.get(name, match[2] if match[2] is not None else match[0])
+        room -= max(0, len(given) - len(match[0]))
+        if room < 0:
+            raise too_long(_MOST_FILLED, "characters")
+        return given
 
     return _VARIABLE.sub(value, text)
 
@@ -105,10 +130,10 @@ def _part(part: re.Match[str]) -> str:
 
 def assignments(command: Command) -> Iterator[tuple[str, Word, bool]]:
     """Yield the variables that a command sets: name, value with its line, and whether started programs see it."""
-    rest = list(command)
-    seen = any(_ASSIGNED.fullmatch(word.text) is None for word in rest)
-    while rest and (rest[0].text in _BEFORE or "=" in rest[0].text):
-        word = rest.pop(0)
+    seen = any(_ASSIGNED.fullmatch(word.text) is None for word in command)
+    for word in command:
+        if word.text not in _BEFORE and "=" not in word.text:
+            return
         if (assigned := _ASSIGNED.fullmatch(word.text)) and not assigned[2].startswith("("):
             yield assigned[1], Word(assigned[2], word.line), seen
 

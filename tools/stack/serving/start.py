@@ -138,9 +138,13 @@ class _Output:
         return self.text()
 
     def close(self) -> None:
-        """Stop reading the output of a server that has ended."""
+        """Stop reading the output of a server that has ended.
+
+        If a process that left the server's group still holds the pipe open, the thread keeps it: closing it would wait for that process.
+        """
         self._thread.join(timeout=_LATE)
-        self._stream.close()
+        if not self._thread.is_alive():
+            self._stream.close()
 
     def forget(self) -> None:
         """Keep no further output: a server may run for months."""

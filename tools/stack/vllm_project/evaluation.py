@@ -25,6 +25,10 @@ class _Unknown:
 UNKNOWN = _Unknown()
 _WAYS = 64
 """Most ways through a function that are followed: each unknown condition doubles them."""
+_LARGEST = 2**64
+"""Largest integer, up or down, that is calculated."""
+_MOST = 2**12
+"""Most parts of a value: characters that are joined, and elements of lists, those of inner lists included."""
 _PLATFORM = ("is_rocm", "is_cpu", "is_xpu", "is_tpu", "is_hpu", "is_out_of_tree")
 """Questions that a platform with NVIDIA's GPUs answers with no."""
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -114,7 +118,7 @@ def _name(node: ast.Name, scope: Scope) -> Any:
 
 def _elements(node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Any:
     values = [value_of(each, scope) for each in node.elts]
-    return UNKNOWN if any(each is UNKNOWN for each in values) else tuple(values)
+    return UNKNOWN if any(each is UNKNOWN for each in values) else _bounded(tuple(values))
 
 
 def _negated(node: ast.UnaryOp, scope: Scope) -> Any:
@@ -124,7 +128,29 @@ def _negated(node: ast.UnaryOp, scope: Scope) -> Any:
 
 def _calculated(node: ast.BinOp, scope: Scope) -> Any:
     function = _CALCULATED.get(type(node.op))
-    return UNKNOWN if function is None else _applied(function, value_of(node.left, scope), value_of(node.right, scope))
+    return UNKNOWN if function is None else _counted(function, value_of(node.left, scope), value_of(node.right, scope))
+
+
+def _counted(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Calculate with two numbers, or join two texts or lists: `"a" * 10**9` and `"%09999d" % 1` would fill the memory."""
+    parts = (left, right)
+    is_joined = function is operator.add and all(isinstance(each, str | bytes | tuple) for each in parts)
+    if not is_joined and not all(isinstance(each, int | float) for each in parts):
+        return UNKNOWN
+    return UNKNOWN if any(_bounded(each) is UNKNOWN for each in parts) else _bounded(_applied(function, left, right))
+
+
+def _bounded(value: Any) -> Any:
+    """Return a value, `UNKNOWN` if it is too large. A list may hold another one twice: comparing such lists can take forever."""
+    left, parts = [value], 0
+    while left:
+        part = left.pop()
+        size = len(part) if isinstance(part, str | bytes | tuple) else 1
+        parts += size
+        if parts > _MOST or (isinstance(part, int) and abs(part) > _LARGEST):
+            return UNKNOWN
+        left += part if isinstance(part, tuple) else ()
+    return value
 
 
 def _chosen(node: ast.IfExp, scope: Scope) -> Any:
@@ -196,7 +222,7 @@ def _of_value(value: Any, name: str, arguments: Sequence[Any], scope: Scope) -> 
     if isinstance(value, str) and name in ("startswith", "endswith") and len(arguments) == 1:
         return getattr(value, name)(arguments[0]) if isinstance(arguments[0], str) else UNKNOWN
     if isinstance(value, tuple) and name == "to_int":
-        return _applied(lambda major, minor: major * 10 + minor, *value[:2])
+        return _counted(operator.add, _counted(operator.mul, value[0], 10), value[1]) if len(value) > 1 else UNKNOWN
     return UNKNOWN
 
 
