@@ -408,3 +408,54 @@ def test_a_link_or_a_device_is_no_recipe(tmp_path: Path) -> None:
         community.read(Path("/dev/zero"))
     with pytest.raises(StackError, match="cannot be read"):
         community.read(tmp_path)
+
+
+RAY = """\
+recipe_version: "1"
+name: ray
+model: some/Model
+defaults: {port: 8000, tensor_parallel: 2}
+env:
+  NCCL_IB_DISABLE: 1
+  HF_TOKEN: hf_secret
+command: |
+  vllm serve some/Model -tp {tensor_parallel} \\
+    --gpu-memory-utilization 0.95 \\
+    --swap-space 4 \\
+    --distributed-executor-backend ray \\
+    --port {port}
+"""
+
+
+def test_rules_are_about_the_command_that_is_made(tmp_path: Path) -> None:
+    """Ray goes, and with it what a rule says of Ray; the nodes start by flags, so rules about several nodes hold."""
+    made = read(tmp_path, RAY)
+    assert [each.line for each in made.findings if each.rule == "roce-off"] == [
+        RAY.splitlines().index("  NCCL_IB_DISABLE: 1") + 1
+    ]
+    assert any("RoCE" in each for each in made.to_look_at)
+    assert [each.rule for each in made.findings if "Ray" in each.what] == []
+    assert [each.setting for each in made.draft.said if "Ray" in each.what] == ["--distributed-executor-backend"]
+
+
+def test_a_correction_of_the_command_that_is_made(tmp_path: Path) -> None:
+    made = read(tmp_path, RAY, fix=True)
+    assert "NCCL_IB_DISABLE" not in made.draft.environment
+    assert {each.rule for each in made.mended} >= {"roce-off"}
+    assert not [each for each in made.findings if each.rule == "roce-off"]
+
+
+def test_lines_are_those_of_the_file_with_corrections_too(tmp_path: Path) -> None:
+    plain, mended = read(tmp_path, RAY), read(tmp_path, RAY, fix=True)
+    assert mended.lines == plain.lines
+    lines = RAY.splitlines()
+    for said in mended.draft.said:
+        assert said.setting in lines[mended.lines[said.setting] - 1]
+    for found in mended.mended:
+        assert found.line is not None
+        assert any(word in lines[found.line - 1] for word in ("NCCL_IB_DISABLE", "--gpu-memory", "--swap-space"))
+
+
+def test_what_is_made_has_no_line_for_what_the_file_has_not(tmp_path: Path) -> None:
+    text = RAY.replace("  NCCL_IB_DISABLE: 1\n", "")
+    assert all(each.line for each in read(tmp_path, text).findings)

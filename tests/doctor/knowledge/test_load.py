@@ -229,3 +229,17 @@ def test_a_key_is_not_replaced_by_a_rule_of_a_checkout(tmp_path: Path) -> None:
 def test_a_negative_number_is_a_value(tmp_path: Path) -> None:
     (rule,) = read(tmp_path, SETTINGS + 'append = ["--seed -1"]\n')
     assert rule.settings is not None and rule.settings.append == ("--seed -1",)
+
+
+@pytest.mark.parametrize(("share", "advised"), [("0.9", False), ("0.85", False), ("0.7", True), ("", True), ("x", True)])
+def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> None:
+    (rule,) = (rule for rule in load.builtin() if rule.id == "context-too-long")
+    said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
+    assert ("raise --gpu-memory-utilization" in said) is advised
+    assert "lower --max-model-len" in said
+
+
+def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
+    for share, is_default in ((rules.DEFAULT, True), (0.95, False)):
+        (found,) = rules.utilization(share, 128 * 10**9, None)
+        assert found.what.startswith("vLLM's default, --gpu-memory-utilization 0.92 leaves") is is_default

@@ -51,7 +51,8 @@ class Found:
     """A check's result: one sentence, the fix (empty if none is needed), and the line that it is about.
 
     `rule`: the id of the rule behind it; `sure`: how sure that rule is; `because`: the lines that speak for it; `evidence`: public
-    reports; `edits`: what mends it in the file.
+    reports; `edits`: what mends it in the file. `title`, `quote` and `means`: the same as `what` in parts, for a line of a log: what is
+    wrong, the quoted line, and what it means. `within`: the check whose first fault tells this fault, too, where it has one.
     """
 
     severity: Severity
@@ -63,6 +64,10 @@ class Found:
     because: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+    title: str = ""
+    quote: str = ""
+    means: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)

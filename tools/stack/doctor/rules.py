@@ -16,6 +16,8 @@ EACH = (5 * 10**9, 10 * 10**9)
 """Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
 MOST_JOBS = 8
 """Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
+JOBS = 2
+"""Number of compilers that is advised, as in the recipes: they take 10-20 GB, which a server leaves of 128 GB beside its model."""
 _NORMAL = Version("0.7.0")
 """First version of FlashInfer that adds the suffix itself (compilation_context.py)."""
 UNIFIED = 0.85
@@ -92,17 +94,17 @@ def _covers(listed: str, capability: str) -> bool:
 def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *, has: str = "are free") -> Iterator[Found]:
     """Compare MAX_JOBS with bytes of memory. None means not set: then ninja starts two more compilers than there are cores."""
     if value is not None and not whole(value):
-        yield wrong(f"MAX_JOBS is {value!r:.60}: FlashInfer takes a number, or ignores it", "MAX_JOBS=2", line)
+        yield wrong(f"MAX_JOBS is {value!r:.60}: FlashInfer takes a number, or ignores it", jobs_advice(memory), line)
         return
     count = whole(value) or cores + 2
-    fits = max(1, memory // EACH[1])
+    advised = jobs_advice(memory)
     named = f"MAX_JOBS={value}" if value is not None else f"MAX_JOBS is not set: {count} compilers at once"
     peak = f"{count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB at 5-10 GB for each CUTLASS kernel"
     if count * EACH[0] > memory and count > 1:
         problem = f"{named} may take {peak}, {memory // 10**9} GB {has}: cicc is killed"
-        yield wrong(problem, f"MAX_JOBS={fits}", line) if value is not None else note(problem, f"MAX_JOBS={fits}", line)
+        yield wrong(problem, advised, line) if value is not None else note(problem, advised, line)
     elif count * EACH[1] > memory and count > 1:
-        yield note(f"{named} may take {peak}, {memory // 10**9} GB {has}", f"MAX_JOBS={fits}", line)
+        yield note(f"{named} may take {peak}, {memory // 10**9} GB {has}", advised, line)
     else:
         yield fine(f"{named}: {peak}, {memory // 10**9} GB {has}", line)
 
@@ -127,33 +129,40 @@ def share(arguments: Sequence[str], recipe: str) -> float | None:
     return float(found)
 
 
+def jobs_advice(memory: int | None = None) -> str:
+    """Return the one number of compilers that is advised, with its reason; `memory`: bytes that there are, None if unknown."""
+    count = JOBS if memory is None else max(1, min(JOBS, memory // EACH[1]))
+    compilers = "one compiler takes" if count == 1 else f"{count} compilers take"
+    return f"MAX_JOBS={count}: {compilers} {count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB, and the model needs memory, too"
+
+
 def utilization(share: float, memory: int, available: int | None, line: int | None = None) -> Iterator[Found]:
     """Check --gpu-memory-utilization if CPU and GPU share `memory` bytes, with `available` free (None if unknown)."""
     taken = share * memory
+    default = "vLLM's default, " if share == DEFAULT else ""
+    named = f"{default}--gpu-memory-utilization {share:g}"
     room = memory - taken
     fitting = min(UNIFIED, int((memory - _VERIFIED) / memory * 20) / 20)
     if available is not None and taken > available:
         yield wrong(
-            f"--gpu-memory-utilization {share:g} wants {taken / 10**9:.0f} GB, {available / 10**9:.0f} GB of the memory that CPU and GPU "
+            f"{named} wants {taken / 10**9:.0f} GB, {available / 10**9:.0f} GB of the memory that CPU and GPU "
             "share are free: vLLM does not start",
             "end what takes memory (free -h), if it is not this very server, or write less",
             line,
         )
     elif room < _LEAST:
         yield wrong(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: "
+            f"{named} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: "
             "loading and compiling kernels run out of it",
             f"--gpu-memory-utilization {fitting:g}",
             line,
         )
     elif room < _VERIFIED:
         yield note(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: {UNIFIED:g} was verified on a "
+            f"{named} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: {UNIFIED:g} was verified on a "
             "DGX Spark, more is tight while kernels are compiled",
             f"--gpu-memory-utilization {fitting:g}",
             line,
         )
     else:
-        yield fine(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of the memory that CPU and GPU share", line
-        )
+        yield fine(f"{named} leaves {room / 10**9:.0f} GB of the memory that CPU and GPU share", line)

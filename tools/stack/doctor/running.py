@@ -99,6 +99,8 @@ def _ask(question: Question, subject: Interview) -> Asked:
         found += question.look(subject)
     except NotAsked as left_out:
         outcome = NOT_ASKED
+        if left_out.found is None:
+            return _asked(question, subject.client.url, subject.client.key, outcome, (), 0, time.monotonic() - began)
         found.append(left_out.found)
     except NoAnswer as failed:
         found.append(failed.found)
@@ -122,7 +124,7 @@ def _died(failed: NoAnswer, subject: Interview) -> bool:
 def _asked(
     question: Question, url: str, key: str | None, outcome: str, found: tuple[Found, ...], tokens: int, seconds: float
 ) -> Asked:
-    worst = next(severity for severity in _ORDER if any(each.severity is severity for each in found))
+    worst = next((severity for severity in _ORDER if any(each.severity is severity for each in found)), Severity.FINE)
     findings = tuple(Finding(question.name, url, _without(key, each)) for each in found)
     return Asked(question, outcome or str(worst), findings, tokens, seconds)
 
