@@ -205,6 +205,7 @@ def test_one_number_is_advised_for_shared_memory() -> None:
         """append = ['--compilation-config {"backend":"evil.backend"}']""",
         'append = ["--compilation-config.backend evil.backend"]',
         'remove = ["--api-key"]',
+        'replace = ["--api-key x"]',
         'remove = ["--host"]',
         'remove = ["VLLM_API_KEY"]',
     ],
@@ -217,13 +218,6 @@ def test_a_rule_of_a_checkout_neither_loads_code_nor_opens_the_server(tmp_path: 
         with pytest.raises(StackError, match="leave it to a person"):
             [*load.read(file, origin)]
     assert [*load.read(file, Origin.PACKAGE)]
-
-
-def test_a_key_is_not_replaced_by_a_rule_of_a_checkout(tmp_path: Path) -> None:
-    text = SETTINGS.replace('flags = ["--fan"]', 'flags = ["--api-key"]')
-    assert read(tmp_path, text)
-    with pytest.raises(StackError, match="leave it to a person"):
-        read(tmp_path, text + 'replace = ["--seed 1"]\n')
 
 
 def test_a_negative_number_is_a_value(tmp_path: Path) -> None:
