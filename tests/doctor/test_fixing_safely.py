@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.doctor import fixing
-from stack.doctor.finding import Edit, Found
+from stack.doctor import fixing, script, scripts
+from stack.doctor.finding import KEPT, Edit, Found
+from stack.doctor.knowledge import load
+from stack.doctor.knowledge.rule import Origin
 
 
 def corrected(text: str, *edits: Edit) -> str:
@@ -55,3 +57,28 @@ def test_a_result_that_bash_does_not_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="bash does not read the result"):
         fixing.write(file, lambda _: left.pop(0) if left else [])
     assert [each.name for each in tmp_path.iterdir()] == ["serve.sh"]
+
+
+@pytest.mark.parametrize("new", ["--enforce-eager", "--seed 1"])
+@pytest.mark.parametrize(
+    "line", ["vllm serve a/b --dtype x", "vllm serve a/b --dtype x --enforce-eager", "vllm serve a/b --dtype x --seed=2"]
+)
+def test_a_flag_is_added_once(new: str, line: str) -> None:
+    """Also where it stands at the line's end, and where its rule fits again afterwards."""
+    found = Found("wrong", "it is wrong", "mend it", line=1, edits=(Edit(1, "--dtype", f"{KEPT} {new}"),))
+    made = fixing.corrected(line, lambda _: [found])
+    assert made.split("\n")[-1].count(new.partition(" ")[0]) <= 1
+
+
+def test_the_reason_of_a_rule_from_elsewhere_says_what_it_writes(tmp_path: Path) -> None:
+    """Its sentences need not say it."""
+    file = tmp_path / "own.toml"
+    file.write_text(
+        '[[rule]]\nid = "x-y"\ntitle = "slow"\nmeans = "so"\nfix = "wait"\nevidence = ["o/r#1"]\nmatches = ["a"]\nmisses = ["b"]\n'
+        '[rule.settings]\nflags = ["--dtype"]\nappend = ["--seed 1"]\nremove = ["--enforce-eager"]\n'
+    )
+    subject = scripts.ScriptSubject(
+        script.parse("a.sh", "vllm serve a/b --dtype x\n"), {}, None, rules=(*load.read(file, Origin.STACK),)
+    )
+    (found,) = (each.found for each in scripts.look(subject) if each.found.rule == "x-y")
+    assert found.what.endswith("own.toml; --fix writes --seed 1, takes out --enforce-eager)")

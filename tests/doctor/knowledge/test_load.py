@@ -190,20 +190,6 @@ def test_one_number_is_advised_for_shared_memory() -> None:
     assert [found.severity for found in rules.utilization(rules.UNIFIED, 128 * 10**9, None)] == [Severity.FINE]
 
 
-@pytest.mark.parametrize(("share", "advised"), [("0.9", False), ("0.85", False), ("0.7", True), ("", True), ("x", True)])
-def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> None:
-    (rule,) = (rule for rule in load.builtin() if rule.id == "context-too-long")
-    said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
-    assert ("raise --gpu-memory-utilization" in said) is advised
-    assert "lower --max-model-len" in said
-
-
-def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
-    for share, is_default in ((rules.DEFAULT, True), (0.95, False)):
-        (found,) = rules.utilization(share, 128 * 10**9, None)
-        assert found.what.startswith("vLLM's default, --gpu-memory-utilization 0.92 leaves") is is_default
-
-
 @pytest.mark.parametrize(
     "edit",
     [
@@ -219,6 +205,7 @@ def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
         """append = ['--compilation-config {"backend":"evil.backend"}']""",
         'append = ["--compilation-config.backend evil.backend"]',
         'remove = ["--api-key"]',
+        'replace = ["--api-key x"]',
         'remove = ["--host"]',
         'remove = ["VLLM_API_KEY"]',
     ],
@@ -233,13 +220,20 @@ def test_a_rule_of_a_checkout_neither_loads_code_nor_opens_the_server(tmp_path: 
     assert [*load.read(file, Origin.PACKAGE)]
 
 
-def test_a_key_is_not_replaced_by_a_rule_of_a_checkout(tmp_path: Path) -> None:
-    text = SETTINGS.replace('flags = ["--fan"]', 'flags = ["--api-key"]')
-    assert read(tmp_path, text)
-    with pytest.raises(StackError, match="leave it to a person"):
-        read(tmp_path, text + 'replace = ["--seed 1"]\n')
-
-
 def test_a_negative_number_is_a_value(tmp_path: Path) -> None:
     (rule,) = read(tmp_path, SETTINGS + 'append = ["--seed -1"]\n')
     assert rule.settings is not None and rule.settings.append == ("--seed -1",)
+
+
+@pytest.mark.parametrize(("share", "advised"), [("0.9", False), ("0.85", False), ("0.7", True), ("", True), ("x", True)])
+def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> None:
+    (rule,) = (rule for rule in load.builtin() if rule.id == "context-too-long")
+    said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
+    assert ("raise --gpu-memory-utilization" in said) is advised
+    assert "lower --max-model-len" in said
+
+
+def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
+    for share, is_default in ((rules.DEFAULT, True), (0.95, False)):
+        (found,) = rules.utilization(share, 128 * 10**9, None)
+        assert found.what.startswith("vLLM's default, --gpu-memory-utilization 0.92 leaves") is is_default

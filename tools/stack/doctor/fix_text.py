@@ -47,12 +47,17 @@ def once(text: str, findings: Sequence[Found], before: str) -> tuple[str, list[s
             name = edit.new[1:].split()[0] if edit.new.startswith(KEPT) else ""
             if name in made.added:
                 changed[place] = True
-            elif name and not any(line and f"{name} " in line for line in made.lines):
+            elif name and not any(line and _has(line, name) for line in made.lines):
                 changed[place] |= _apply(made, edit)
     reasons = [
         f"{before.format(line=found.line)}{plain(found.what)}" for found, mends in zip(ordered, changed, strict=True) if mends
     ]
     return "\n".join(_joined(made.lines)), reasons
+
+
+def _has(line: str, name: str) -> bool:
+    """Tell whether a line has a flag, also at its end or with a value behind an equals sign."""
+    return re.search(rf"(?<![\w-]){re.escape(name.partition('=')[0])}(?![\w-])", line) is not None
 
 
 def plain(text: str) -> str:

@@ -109,13 +109,6 @@ def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *,
         yield fine(f"{named}: {peak}, {memory // 10**9} GB {has}", line)
 
 
-def jobs_advice(memory: int | None = None) -> str:
-    """Return the one number of compilers that is advised, with its reason; `memory`: bytes that there are, None if unknown."""
-    count = JOBS if memory is None else max(1, min(JOBS, memory // EACH[1]))
-    compilers = "one compiler takes" if count == 1 else f"{count} compilers take"
-    return f"MAX_JOBS={count}: {compilers} {count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB, and the model needs memory, too"
-
-
 def share(arguments: Sequence[str], recipe: str) -> float | None:
     """Return the last --gpu-memory-utilization of a recipe's arguments, or vLLM's default; None for one that its user sets.
 
@@ -134,6 +127,13 @@ def share(arguments: Sequence[str], recipe: str) -> float | None:
     if not _SHARE.fullmatch(found) or not 0 < float(found) <= 1:
         raise StackError(f"recipe {recipe}: {flag} is {found!r:.60}", "write a share of the memory, such as 0.7")
     return float(found)
+
+
+def jobs_advice(memory: int | None = None) -> str:
+    """Return the one number of compilers that is advised, with its reason; `memory`: bytes that there are, None if unknown."""
+    count = JOBS if memory is None else max(1, min(JOBS, memory // EACH[1]))
+    compilers = "one compiler takes" if count == 1 else f"{count} compilers take"
+    return f"MAX_JOBS={count}: {compilers} {count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB, and the model needs memory, too"
 
 
 def utilization(share: float, memory: int, available: int | None, line: int | None = None) -> Iterator[Found]:

@@ -360,11 +360,21 @@ def _shared(subject: ScriptSubject) -> Iterator[Found]:
 def _rules(subject: ScriptSubject) -> Iterator[Found]:
     for fit in settings.fits(subject.rules, subject.script, subject.hardware):
         rule = fit.rule
-        own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
+        own = f" (a rule of {rule.file}{_writes(rule)})" if rule.origin is not Origin.PACKAGE else ""
         name = f"{fit.given.name}: " if fit.given is not None and fit.given.name not in rule.title else ""
         what = f"{name}{rule.title}; {rule.means}{own}"
         edits = _mended(fit)
         yield Found(rule.severity, what, rule.fix, fit.line, rule.id, str(rule.sure), (), rule.evidence, edits)
+
+
+def _writes(rule: Rule) -> str:
+    """Say what `--fix` writes by a rule: the sentences of a stranger's rule need not say it."""
+    wanted = rule.settings
+    if wanted is None:
+        return ""
+    new = [f"writes {text:.100}" for text in (*wanted.replace, *wanted.append)]
+    done = (*new, *(f"takes out {name:.100}" for name in wanted.remove))
+    return f"; --fix {', '.join(done)}" if done else ""
 
 
 def _mended(fit: settings.Fit) -> tuple[Edit, ...]:

@@ -212,11 +212,10 @@ def _settings(entry: Table, origin: Origin) -> Settings:
 
 def _demand_harmless(entry: Table, made: Settings) -> None:
     """Refuse corrections that load code or open the server: the rules of a stack came with a checkout, and --fix applies them."""
-    taken = made.remove + (tuple(each.name for each in (*made.flags, *made.variables)) if made.replace else ())
     reasons = [
         *(("replace", text, import_rules.correction(text)) for text in made.replace),
         *(("append", text, import_rules.correction(text)) for text in made.append),
-        *(("remove", name, import_rules.removal(name)) for name in taken),
+        *(("remove", name, import_rules.removal(name)) for name in made.remove),
     ]
     for key, text, why in reasons:
         if why is not None:
