@@ -74,7 +74,9 @@ LOOKS = {"get", "pop", "setdefault", "items", "keys", "__contains__"}
 def is_environment(node: ast.expr) -> bool:
     """Whether an expression is the process's environment, or the copy of one that is called so."""
     text = ast.unparse(node)
-    return text == "os.environ" or (text.endswith("environment") and not text.startswith(("plan.", "self.", "process.")))
+    return text == "os.environ" or (
+        text.endswith("environment") and not text.startswith(("plan.", "self.", "process.", "draft."))
+    )
 
 
 def looked_up(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:

@@ -29,6 +29,12 @@ class EngineArgs:
         parser.add_argument("--other", **other_kwargs["kind"])
         parser.add_argument("--own", choices=["x"], **a_kwargs["kind"])
         parser.add_argument("--number", **a_kwargs["number"])
+        parser.add_argument("--dtype", **a_kwargs["dtype"])
+        parser.add_argument("--odd", **a_kwargs["odd"])
+        parser.add_argument("--count", **a_kwargs["count"])
+        parser.add_argument("--most", **{**a_kwargs["most"], "default": None})
+        parser.add_argument("--typed", **{**a_kwargs["most"], "type": str})
+        parser.add_argument("--share", **a_kwargs["share"])
 """
 CONFIG = """\
 from enum import Enum
@@ -54,6 +60,11 @@ class AConfig:
     free: Kind | str = "one"
     text: str = ""
     number: Literal[1, 2] = 1
+    dtype: Kind | torch.dtype = "one"
+    odd: torch.dtype | None = None
+    count: int = Field(default=1, ge=1)
+    most: int | None = None
+    share: int | float = 1
 """
 UPSTREAM = {
     "vllm/__init__.py": "",
@@ -61,7 +72,7 @@ UPSTREAM = {
     "vllm/config/some.py": CONFIG,
     "vllm/engines.py": "from enum import Enum\n\nclass Engine(Enum, metaclass=Meta):\n    FAST = 'a.b'\n    SLOW = 'a.c'\n",
     "vllm/engine/arg_utils.py": ENGINE,
-    "vllm/reasoning/__init__.py": '_REASONING_PARSERS_TO_REGISTER = {\n    "gpt": ("a", "B"),\n}\n',
+    "vllm/reasoning/__init__.py": '_REASONING_PARSERS_TO_REGISTER = {\n    "gpt": ("a", "B"),\n    "deep_r1": ("a", "B"),\n}\n',
     "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = dict(made())\n",
 }
 
@@ -73,7 +84,10 @@ def test_what_a_tree_declares(scratch: Scratch) -> None:
         "--renamed": Choices(kinds | {"four"}),
         "--engine": Choices(frozenset({"auto", "FAST", "SLOW"})),
         "--nested": Choices(keys=frozenset({"linear", "moe"})),
-        "--reasoning-parser": Choices(frozenset({"gpt"})),
+        "--reasoning-parser": Choices(frozenset({"gpt", "deep_r1"}), is_exact=True),
+        "--dtype": Choices(kinds),
+        "--count": Choices(is_number=True),
+        "--most": Choices(is_number=True),
     }
 
 
@@ -91,7 +105,26 @@ def test_what_a_tree_declares(scratch: Scratch) -> None:
         ("--nested", '{"linear": "a", "lm_head": "a"}', "the JSON of --nested has no key lm_head: it takes linear, moe"),
         ("--nested", "no JSON", None),
         ("--nested", "[" * 100_000, None),
-        ("--reasoning-parser", "gtp", "--reasoning-parser does not take gtp: it takes gpt"),
+        ("--reasoning-parser", "gtp", "--reasoning-parser does not take gtp: it takes deep_r1, gpt"),
+        ("--reasoning-parser", "deep_r1", None),
+        ("--reasoning-parser", "deep-r1", "--reasoning-parser does not take deep-r1: the nearest is deep_r1"),
+        ("--reasoning-parser", "GPT", "--reasoning-parser does not take GPT"),
+        ("--dtype", "one", None),
+        ("--dtype", "bf16", "--dtype does not take bf16: it takes one, two_three"),
+        ("--odd", "x", None),
+        ("--count", "abc", "--count does not take abc: it takes a whole number"),
+        ("--count", "8", None),
+        ("--count", "-1", None),
+        ("--count", "1_000", None),
+        ("--most", "eight", "--most does not take eight: it takes a whole number"),
+        ("--most", "8k", None),
+        ("--most", "None", None),
+        ("--most", "auto", None),
+        ("--most", "$MOST", None),
+        ("--most", "${MOST:-8}", None),
+        ("--most", "{most}", None),
+        ("--typed", "abc", None),
+        ("--share", "abc", None),
         ("--free", "x", None),
         ("--own", "y", None),
         ("--tool-call-parser", "y", None),
@@ -105,3 +138,15 @@ def test_values(scratch: Scratch, flag: str, value: str, said: str | None) -> No
 
 def test_what_is_no_vllm_declares_nothing(scratch: Scratch) -> None:
     assert check_values(scratch.objects, tree(scratch, {"x/__init__.py": ""}), [("--kind", "x")]) == {}
+
+
+def test_names_that_begin_with_a_value_are_listed(scratch: Scratch) -> None:
+    names = ["qwen3_coder", "qwen3_xml", "hermes", *(f"parser_{letter}" for letter in "abcdefghijkl")]
+    parsers = "_TOOL_PARSERS_TO_REGISTER = {" + "".join(f'"{name}": ("a", "B"), ' for name in names) + "}\n"
+    made = tree(scratch, UPSTREAM | {"vllm/tool_parsers/__init__.py": parsers})
+    for value, said in (
+        ("qwen3", "names that begin with it are qwen3_coder, qwen3_xml"),
+        ("zz", "nothing there is named like it"),
+    ):
+        [found] = check_values(scratch.objects, made, [("--tool-call-parser", value)]).values()
+        assert found.problem == f"--tool-call-parser does not take {value}: {said}"

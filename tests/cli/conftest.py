@@ -27,6 +27,11 @@ NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 """For a command that finds no room on the disk: Python would keep torn byte code of a module that was changed before."""
 
 
+def unwrapped(text: str) -> str:
+    """Return what was printed as one line: sentences are wrapped at the terminal's width."""
+    return " ".join(text.split())
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """How a command ended and what it said."""

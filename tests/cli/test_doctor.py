@@ -68,6 +68,44 @@ def test_all_is_shown_where_that_is_wanted() -> None:
     assert ":9: MoE: MARLIN for Mxfp4 [backends]" in found.out
 
 
+FAILED = """\
+(APIServer pid=1) INFO 11-26 09:10:01 [api_server.py:1977] vLLM API server version 0.32.0
+(EngineCore pid=2) INFO 11-26 09:10:15 [core.py:97] Initializing a V1 LLM engine (v0.32.0) with config: model='a/b'
+(EngineCore pid=2) ERROR 11-26 09:11:58 [core.py:770] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.27 GiB.
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+
+
+def test_a_failed_start_is_told_once_with_its_cause(tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text(FAILED)
+    shown = doctor("--log", file)
+    lines = shown.out.splitlines()
+    assert lines[1].startswith(f"  ✗ {file}:3: the memory is full")
+    assert lines[2] == "      torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.27 GiB."
+    assert lines[3].endswith("Line 4 follows from it. The server did not start; it was starting the engine.")
+    assert lines[4].startswith("    fix: lower --gpu-memory-utilization")
+    assert shown.out.count("did not start") == shown.out.count("✗") == 1
+    assert lines[-1].startswith("1 wrong, ")
+    found = json.loads(doctor("--log", file, "--json").out)["findings"]
+    assert [one["check"] for one in found if one["severity"] == "wrong"] == ["start", "errors"]
+    (cause,) = (one for one in found if one["rule"] == "out-of-memory")
+    assert cause["what"] == f"{cause['quote']}: {cause['title']}; {cause['means']}"
+
+
+def test_a_failed_start_without_a_known_cause_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "x.log"
+    file.write_text(
+        FAILED.replace("torch.OutOfMemoryError: CUDA out of memory.", "RuntimeError: the frobnicator is out of phase.")
+    )
+    said = doctor("--log", file).out
+    assert said.splitlines()[1] == f"  ✗ {file}:3: the first error: no rule knows it [errors]"
+    assert said.count("The server did not start; it was starting the engine.") == 1
+    file.write_text("\n".join(FAILED.splitlines()[:2]))
+    assert "✗" not in (said := doctor("--log", file).out)
+    assert "! it ends before the server is ready" in said
+
+
 def test_nothing_wrong_is_no_error(served: Path) -> None:
     found = doctor("--script", served)
     assert (found.code, found.err) == (0, "")
@@ -83,7 +121,7 @@ def test_a_server(served: Path) -> None:
     assert {*said["counts"]} == {*map(str, Severity)}
     (loop,) = (one for one in said["findings"] if one["check"] == "repetition")
     known = {"check", "severity", "where", "line", "what", "fix"}
-    assert {*loop} == known | {"rule", "sure", "because", "evidence"}
+    assert {*loop} == known | {"rule", "sure", "because", "evidence", "title", "quote", "means"}
     assert (loop["severity"], loop["where"], loop["line"]) == ("wrong", url, None)
 
 
@@ -97,8 +135,17 @@ def test_each_question_has_an_outcome() -> None:
     assert (outcomes["metrics"], outcomes["content"], outcomes["context-64k"]) == ("worth knowing", "fine", "not asked")
     assert 0 < sum(one["generated_tokens"] for one in questions.values()) <= 2000
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.count("since --context leaves it out") == 2
+    assert "context-64k" not in {one["check"] for one in json.loads(found.out)["findings"]}
+    assert "context-" not in shown.out  # the user left them out
     assert shown.out.splitlines()[-1].endswith("tokens for this, of at most 2000.")
+
+
+def test_the_counts_are_those_of_the_lines() -> None:
+    with servers.serving(servers.on(servers.RESPONSES, servers.error(404, "Not Found"))) as url:
+        shown = doctor("--url", url, "--context", "none")
+    assert shown.out.count("[responses, responses-stream]") == 1
+    notes = sum(line.startswith("  ! ") for line in shown.out.splitlines())
+    assert f"{notes} worth knowing" in shown.out
 
 
 def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:

@@ -95,7 +95,7 @@ def test_the_stack_s_rules_find_something_and_are_named(stack: Stack, of_stack: 
     log.write_text("ERROR 01-17 10:00:00 [a.py:1] the fan is at 9000 rpm\n")
     ran = stack("doctor", "--log", log)
     assert ran.code == 1
-    assert "the fan is loud; dust. (a rule of " in ran.out
+    assert "the fan is loud [errors]\n      the fan is at 9000 rpm\n    dust. (a rule of " in ran.out
     assert "doctor/rules/fans.toml)" in ran.out
     assert "rule fan-loud (likely); seen in o/r#1" in ran.out
 

@@ -58,7 +58,7 @@ def test_show_of_several_nodes(stack: Stack) -> None:
 
 def test_compose(stack: Stack, tmp_path: Path) -> None:
     file = tmp_path / "compose.yml"
-    assert stack("recipe", "compose", "gpt-oss-20b-spark", "--output", file).out == ""
+    assert stack("recipe", "compose", "gpt-oss-20b-spark", "--output", file).out == f"wrote {file}\n"
     text = file.read_text()
     assert text == stack("recipe", "compose", "gpt-oss-20b-spark").out
     assert parsed(stack("recipe", "compose", "--json", "gpt-oss-20b-spark")) == {"file": None, "text": text}

@@ -91,7 +91,10 @@ def test_a_hostile_stack_is_refused(stack: Stack, world: World, shared: Path, tm
 
 def test_export(stack: Stack, tmp_path: Path) -> None:
     file = tmp_path / "out.yaml"
-    assert stack("recipe", "export", "gpt-oss-20b-spark", "--sparkrun", "--container", "image:1", "--output", file).out == ""
+    assert (
+        stack("recipe", "export", "gpt-oss-20b-spark", "--sparkrun", "--container", "image:1", "--output", file).out
+        == f"wrote {file}\n"
+    )
     text = file.read_text()
     assert "container: image:1" in text
     assert parsed(stack("recipe", "export", "gpt-oss-20b-spark", "--sparkrun", "--container", "image:1", "--json")) == {

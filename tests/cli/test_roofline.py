@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..serving.shapes.configs import LLAMA
+from ..serving.shapes.configs import LLAMA, QWEN3_MOE
 from .conftest import Stack
 
 RECIPE = "gpt-oss-120b-spark"
@@ -188,3 +188,38 @@ def test_no_stack_is_needed(stack: Stack, tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_refused(stack: Stack, args: list[str], said: str) -> None:
     assert said in stack("roofline", *args).refused()
+
+
+def test_a_model_that_does_not_fit_is_told(stack: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    large = LLAMA | {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
+    for values, fits in (
+        (large, False),
+        (LLAMA, True),
+        (QWEN3_MOE | {"num_experts": 800_000, "num_experts_per_tok": 2}, False),
+    ):
+        file.write_text(json.dumps(values))
+        told = stack("roofline", "--config", file, "--hardware", "spark")
+        assert ("note: it does not fit: " in told.out) is not fits
+        [one] = json.loads(stack("roofline", "--config", file, "--hardware", "spark", "--json").out)["rooflines"]
+        assert (one["fits"], one["memory"], "it does not fit" in "".join(one["notes"])) == (fits, 128e9, not fits)
+        assert (one["weights"] > 128e9) is not fits
+    file.write_text(json.dumps(large))
+    assert "does not fit" not in stack("roofline", "--config", file, "--hardware", "spark", "--nodes", 2).out
+
+
+def test_without_a_recipe_the_table_names_models(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    told = stack("roofline", "--config", tmp_path / "config.json", "--hardware", "spark").out
+    assert re.search(r"^model +context +requests", told, re.MULTILINE)
+    assert not re.search(r"^recipe ", told, re.MULTILINE)
+
+
+def test_the_file_is_looked_at_first(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    for path, problem in (
+        (tmp_path / "none", "none is missing: name the config.json of a checkpoint"),
+        (tmp_path, f"is a folder: name its config.json: --config {tmp_path / 'config.json'}"),
+    ):
+        told = stack("roofline", "--config", path)
+        assert (told.code, problem in told.err, told.err.count("\n")) == (2, True, 1)

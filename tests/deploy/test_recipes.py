@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.deploy import hardware, recipes
+from stack.deploy import hardware, recipe_checks, recipes
 from stack.model import document, verdict
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +159,16 @@ def test_ours_are_those_with_a_model_of_our_own() -> None:
         ("flags = []", f'flags = []\nrevision = "{"a" * 40}"', "revision is of tiny, which is no repository"),
         ("flags = []", 'flags = []\nwithout = ["--dtype"]', "without is given, and base is not"),
         ('"float32"', '"float\\u001b32"', "has control characters"),
+        ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', '= { "A=1; touch X; B" = "1" }', "is no name of a variable"),
+        ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', '= { "1A" = "1" }', "is no name of a variable"),
+        ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', '= { "\u00c4" = "1" }', "is no name of a variable"),
+        ("flags = []", 'flags = []\nbackends = { moe = "X\\ncommand: |\\n  touch X" }', "backends has control characters"),
+        ("flags = []", 'flags = ["a\\u001b[31mb"]', "flags has control characters"),
+        ("Using X", "Using\\nX", "log has control characters"),
+        ("at = 1e-4", 'at = 1e-4, blind = ["a\\u202eb"]', "bar has control characters"),
+        ("flags = []", 'flags = []\nproven = "/dev/zero"', "proven is '/dev/zero'"),
+        ("flags = []", 'flags = []\nproven = "validation/verdicts/../../x.json"', "proven is"),
+        ("flags = []", 'flags = []\nproven = "validation/verdicts/a\\n.json"', "proven is"),
         ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', "= { VLLM_CPU_KVCACHE_SPACE = 1 }", "VLLM_CPU_KVCACHE_SPACE"),
     ],
 )
@@ -167,6 +177,20 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, said: str) -
     with pytest.raises(StackError) as refused:
         read(tmp_path, GOOD.replace(old, new))
     assert said in str(refused.value)
+
+
+def test_a_verdict_is_not_read_through_a_link(tmp_path: Path) -> None:
+    folder = tmp_path / "validation/verdicts"
+    folder.mkdir(parents=True)
+    (folder / "a.json").touch()
+    (folder / "b.json").symlink_to("/dev/zero")
+    (folder / "c").symlink_to(folder)
+    assert recipe_checks.proof(tmp_path, "validation/verdicts/a.json") == folder / "a.json"
+    for name in ("b.json", "c/a.json"):
+        with pytest.raises(StackError, match="is a link"):
+            recipe_checks.proof(tmp_path, f"validation/verdicts/{name}")
+    with pytest.raises(StackError, match="is no path of a verdict"):
+        recipe_checks.proof(tmp_path, "/dev/zero")
 
 
 def test_unknown() -> None:

@@ -34,3 +34,9 @@ def test_each_says_what_does_the_same() -> None:
     for one in removed_settings.known():
         assert one.by
         assert all(argument.startswith("--") and "=" in argument for argument in one.by)
+
+
+def test_values_are_quoted_for_a_shell() -> None:
+    assert removed_settings.for_shell("--moe-backend=marlin") == "--moe-backend=marlin"
+    assert removed_settings.for_shell('--a-config={"linear":"mxfp4"}') == """--a-config='{"linear":"mxfp4"}'"""
+    assert removed_settings.for_shell("--enforce-eager") == "--enforce-eager"

@@ -173,11 +173,31 @@ MACHINE: Mapping[str, Cases] = {
     ),
     "jobs": Cases(
         [
-            Case(variables(MAX_JOBS="32"), WRONG, "100 GB are free: cicc is killed", "MAX_JOBS=10"),
-            Case(variables(MAX_JOBS="16"), NOTE, "may take 80-160 GB", "MAX_JOBS=10"),
-            Case(facts(environment={}), NOTE, "MAX_JOBS is not set: 22 compilers", "MAX_JOBS=10"),
-            Case(variables(MAX_JOBS="many"), WRONG, "takes a number", "MAX_JOBS=2"),
-            Case(replace(variables(MAX_JOBS="32"), machine=replace(SPARK, gpus=())), NOTE, "cicc is killed", "MAX_JOBS=10"),
+            Case(
+                variables(MAX_JOBS="32"),
+                WRONG,
+                "100 GB are free: cicc is killed",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(
+                variables(MAX_JOBS="16"),
+                NOTE,
+                "may take 80-160 GB",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(
+                facts(environment={}),
+                NOTE,
+                "MAX_JOBS is not set: 22 compilers",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
+            Case(variables(MAX_JOBS="many"), WRONG, "takes a number", "MAX_JOBS=2: "),
+            Case(
+                replace(variables(MAX_JOBS="32"), machine=replace(SPARK, gpus=())),
+                NOTE,
+                "cicc is killed",
+                "MAX_JOBS=2: 2 compilers take 10-20 GB, and the model needs",
+            ),
         ],
         WELL,
     ),
@@ -278,6 +298,34 @@ GOOD = sh(f"export VLLM_LOGGING_LEVEL=DEBUG FLASHINFER_CUDA_ARCH_LIST=12.1a MAX_
 ALONE = scripts.ScriptSubject(
     script.parse("a.sh", f"export VLLM_A=1 FLASHINFER_A=1\n{SERVE}\n"), {}, pinned=frozenset({"cutlass"})
 )
+HALF = "--gpu-memory-utilization 0.6"
+RUN = "docker run -d -v c:/root/.cache -p"
+TWO = """services:
+  a:
+    image: vllm/vllm-openai
+    ports: ["127.0.0.1:8001:8000"]
+    command: --model m {1}
+  b:
+    image: vllm/vllm-openai
+    ports: ["127.0.0.1:8002:8000"]
+    command: --model m {1}
+{0}
+"""
+WITH_GPUS = "services:\n" + "".join(
+    f"  s{at}: {{{given}, image: '{name}', command: [--model, m]}}\n"
+    for at, (given, name) in enumerate(
+        (
+            ("gpus: all", "vllm/vllm-openai"),
+            ("runtime: nvidia", "vllm/vllm-openai"),
+            ("devices: [nvidia.com/gpu=all]", "vllm/vllm-openai"),
+            ("deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu]}]}}}", "vllm/vllm-openai"),
+            ("environment: [NVIDIA_VISIBLE_DEVICES=all]", "vllm/vllm-openai"),
+            ("extends: {service: s0}", "vllm/vllm-openai"),
+            ("restart: always", "vllm/vllm-openai-cpu"),
+            ("restart: always", "vllm/vllm-openai-rocm"),
+        )
+    )
+)
 LOST = scripts.ScriptSubject(script.parse("a.sh", f"export VLLM_A=1\n{SERVE}\n"), None)
 SCRIPTS: Mapping[str, Cases] = {
     "serves": Cases(
@@ -297,6 +345,14 @@ SCRIPTS: Mapping[str, Cases] = {
                 "leave `vllm serve` out",
                 4,
             ),
+            Case(
+                sh("services:\n  a:\n    image: vllm/vllm-openai\n    command: [serve, m]\n", name="compose.yml"),
+                WRONG,
+                "takes `serve` for the model",
+                "leave `serve` out",
+                4,
+            ),
+            Case(sh("docker run \\\n vllm/vllm-openai serve m"), WRONG, "takes `serve`", "leave `serve` out", 2),
             Case(
                 sh("services:\n  a:\n    build: ./server\n    command: [--port, '80']\n", name="compose.yml"),
                 UNKNOWN,
@@ -434,6 +490,10 @@ SCRIPTS: Mapping[str, Cases] = {
         ],
         sh(f"rm -rf ~/.cache/pip /tmp/x\nls ~/.cache/flashinfer\n{SERVE}"),
     ),
+    "gpu": Cases(
+        [Case(compose(CACHE), NOTE, "the service names no GPU", "gpus: all", 3)],
+        sh(f"{WITH_GPUS}\nx:\n  image: other\n", name="compose.yml"),
+    ),
     "caches-kept": Cases(
         [
             Case(compose("    volumes: [models:/root/.cache/huggingface]"), NOTE, "no volume for ~/.cache", "/root/.cache", 3),
@@ -463,6 +523,21 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(
                 sh("vllm serve m --gpu-memory-utilization=0.95", None), NOTE, "too high where CPU and GPU share", "--recipe", 1
             ),
+            Case(
+                sh(f"vllm serve m {HALF} --port 8001 > a.log 2>&1 &\nvllm serve n --port 8002 \\\n {HALF}"),
+                WRONG,
+                "2 servers want 0.6 + 0.6 of one memory (lines 1, 3)",
+                "at most 0.85 together",
+                3,
+            ),
+            Case(
+                sh(f"{RUN} 1:80 vllm/vllm-openai --model m {HALF}\n{RUN} 2:80 vllm/vllm-openai --model m {HALF}"),
+                WRONG,
+                "0.6 + 0.6",
+                "",
+                2,
+            ),
+            Case(sh(TWO.format("", HALF), name="compose.yml"), WRONG, "0.6 + 0.6 of one memory (lines 5, 9)", "", 9),
             Case(sh("vllm serve m --gpu-memory-utilization $SHARE"), UNKNOWN, "$SHARE", "write the number"),
         ],
         sh(
@@ -539,8 +614,8 @@ SCRIPTS: Mapping[str, Cases] = {
     ),
     "jobs": Cases(
         [
-            Case(sh(f"export MAX_JOBS=32\n{SERVE}"), WRONG, "cicc is killed", "MAX_JOBS=12", 1),
-            Case(sh(f"export MAX_JOBS=16\n{SERVE}", None), NOTE, "80-160 GB", "MAX_JOBS=8", 1),
+            Case(sh(f"export MAX_JOBS=32\n{SERVE}"), WRONG, "cicc is killed", "MAX_JOBS=2: 2 compilers take 10-20 GB", 1),
+            Case(sh(f"export MAX_JOBS=16\n{SERVE}", None), NOTE, "80-160 GB", "MAX_JOBS=2: 2 compilers take 10-20 GB", 1),
         ],
         GOOD,
     ),

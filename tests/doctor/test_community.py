@@ -66,7 +66,7 @@ env:
   NCCL_IB_HCA: rocep1s0f0
   HF_TOKEN: hf_secret
   EMPTY: ""
-  CACHE: ${HOME_OF_CACHE}/x
+  TIKTOKEN_ENCODINGS_BASE: ${HOME_OF_CACHE}/x
 command: |
   vllm serve {model} \\
     --host {host} \\
@@ -130,7 +130,7 @@ def test_the_second_version_over_nodes(tmp_path: Path) -> None:
         ("--master-addr", "${HEAD_ADDRESS}"),
         ("--pipeline-parallel-size", "1"),
     )
-    assert dict(made.environment) == {"CACHE": "${HOME_OF_CACHE}/x", **ON_NODES}
+    assert dict(made.environment) == {"TIKTOKEN_ENCODINGS_BASE": "${HOME_OF_CACHE}/x", **ON_NODES}
     assert set(made.variables) == {*NODES, "SEED", "HOME_OF_CACHE"}
     said = {each.setting: each for each in made.said}
     assert said.keys() == {"NCCL_IB_HCA", "HF_TOKEN", "EMPTY", "--distributed-executor-backend"}
@@ -180,6 +180,119 @@ def test_what_needs_a_person(tmp_path: Path, old: str, new: str, setting: str, n
     assert setting not in {each.setting for each in before.draft.said} | {each.key for each in before.shared.left_out}
     assert "sk-secret" not in str(made.draft.arguments)
     assert not any(name in made.draft.environment for name in ("LD_PRELOAD", "PYTHONPATH", "A B"))
+
+
+HARMFUL = """\
+  CC: /tmp/evilvalue
+  CUDA_HOME: /tmp/evilvalue
+  CUDA_INJECTION64_PATH: /tmp/evilvalue.so
+  VLLM_LOGGING_CONFIG_PATH: evilvalue
+  VLLM_ALLOW_INSECURE_SERIALIZATION: 1
+  VLLM_X: evilvalue.module
+  FLASHINFER_NVCC: evilvalue
+  FLASHINFER_EXTRA_CUDAFLAGS: -Xevilvalue
+  HF_ENDPOINT: https://evilvalue
+  TRITON_PTXAS_PATH: /tmp/evilvalue
+  NCCL_NET_PLUGIN: evilvalue
+  NCCL_TUNER_PLUGIN: evilvalue
+  NCCL_CONF_FILE: evilvalue
+  OMP_TOOL_LIBRARIES: evilvalue
+  UCX_MODULE_DIR: evilvalue
+  HTTPS_PROXY: http://user:evilvalue@somewhere:1
+  WANDB_PASS: evilvalue
+  APIKEY: evilvalue
+  GH_PAT: evilvalue
+"""
+
+
+def test_variables_that_load_code_or_hold_secrets_are_left_out(tmp_path: Path) -> None:
+    """Each is named, and no value is repeated."""
+    made = read(tmp_path, EUGR.replace("  ONE: 1\n", HARMFUL))
+    assert dict(made.draft.environment) == {"VLLM_LOGGING_LEVEL": "INFO"}
+    names = {line.partition(":")[0].strip() for line in HARMFUL.splitlines()}
+    assert names <= {each.setting for each in made.draft.said}
+    assert "evilvalue" not in str((made.draft, made.to_look_at))
+
+
+def test_variables_of_the_libraries_are_kept(tmp_path: Path) -> None:
+    kept = {
+        "NCCL_DEBUG": "INFO",
+        "NVIDIA_TF32_OVERRIDE": "1",
+        "TORCH_CUDA_ARCH_LIST": "12.1a",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "VLLM_ATTENTION_BACKEND": "FLASHINFER",
+        "TIKTOKEN_ENCODINGS_BASE": "/encodings",
+    }
+    made = read(tmp_path, EUGR.replace("  ONE: 1\n", "".join(f"  {name}: '{value}'\n" for name, value in kept.items())))
+    assert dict(made.draft.environment) == {"VLLM_LOGGING_LEVEL": "INFO", **kept}
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--hf-token evilvalue",
+        "--hf-tok evilvalue",
+        "--some-password evilvalue",
+        "--middleware evilvalue.module",
+        "--middlew evilvalue.module",
+        "--worker-cls evilvalue.Worker",
+        "--allowed-local-media-path /evilvalue",
+        "--distributed-executor-backend evilvalue.Executor",
+        "--otlp-traces-endpoint http://evilvalue",
+        """--kv-transfer-config '{{"kv_connector":"X","kv_connector_module_path":"evilvalue"}}'""",
+        "--kv-transfer-config.kv_connector_module_path evilvalue",
+        """--compilation-config '{{"backend":"evilvalue.backend"}}'""",
+        "--compilation-config.backend evilvalue.backend",
+        """--compilation-config '{{"inductor_compile_config":{{"pass":["evilvalue.one"]}}}}'""",
+        """--model-loader-extra-config '{{"token":"evilvalue"}}'""",
+        """--model-loader-extra-config '{{"token":"evilvalue"'""",
+    ],
+)
+def test_flags_that_load_code_or_hold_secrets_are_left_out(tmp_path: Path, flag: str) -> None:
+    made = read(tmp_path, EUGR.replace("--enable-auto-tool-choice", flag))
+    assert flag.split(maxsplit=1)[0] in {each.setting for each in made.draft.said if each.needs_person}
+    assert "evilvalue" not in str((made.draft, made.to_look_at))
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--long-prefill-token-threshold 100",
+        "--max-num-batched-tokens 8192",
+        "--reasoning-parser qwen3",
+        """--compilation-config '{{"splitting_ops":["vllm.attention"],"cudagraph_mode":"PIECEWISE"}}'""",
+        """--speculative-config '{{"model":"nvidia/gpt-oss-120b-Eagle3.1","num_speculative_tokens":3}}'""",
+    ],
+)
+def test_plain_flags_are_kept(tmp_path: Path, flag: str) -> None:
+    made = read(tmp_path, EUGR.replace("--enable-auto-tool-choice", flag))
+    assert flag.split(maxsplit=1)[0] in {words[0] for words in made.draft.arguments}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("solo_only: true", "solo_only: true\npre_exec: [login --token evilvalue]"),
+        ("solo_only: true", "solo_only: true\nfrobnicate: evilvalue"),
+        ("solo_only: true", "solo_only: true\nmods: [https://user:evilvalue@x]"),
+        ("[--tf5, --pre]", "[--tf5, TOKEN=evilvalue]"),
+        ("container: vllm-node", "container: user:evilvalue@host/x"),
+        ("  vllm serve", "  K=evilvalue huggingface-cli login --token evilvalue\n  vllm serve"),
+        ("--enable-auto-tool-choice", "--x a evilvalue"),
+        ("--enable-auto-tool-choice", "--x $(echo evilvalue)"),
+        ("ONE: 1", "VLLM_ONE: $(echo evilvalue)"),
+    ],
+)
+def test_no_remark_repeats_a_secret(tmp_path: Path, old: str, new: str) -> None:
+    made = read(tmp_path, EUGR.replace(old, new))
+    assert "evilvalue" not in str((made.draft, made.to_look_at, made.shared.left_out, made.findings))
+
+
+def test_an_error_repeats_no_secret(tmp_path: Path) -> None:
+    with pytest.raises(StackError) as refused:
+        read(tmp_path, EUGR.replace("ONE: 1", 'HF_TOKEN: "evilvalue\\e"'))
+    assert "'HF_TOKEN' has control characters" in str(refused.value)
+    assert "evilvalue" not in str(refused.value)
 
 
 def test_nothing_is_not_reported(tmp_path: Path) -> None:
@@ -295,3 +408,54 @@ def test_a_link_or_a_device_is_no_recipe(tmp_path: Path) -> None:
         community.read(Path("/dev/zero"))
     with pytest.raises(StackError, match="cannot be read"):
         community.read(tmp_path)
+
+
+RAY = """\
+recipe_version: "1"
+name: ray
+model: some/Model
+defaults: {port: 8000, tensor_parallel: 2}
+env:
+  NCCL_IB_DISABLE: 1
+  HF_TOKEN: hf_secret
+command: |
+  vllm serve some/Model -tp {tensor_parallel} \\
+    --gpu-memory-utilization 0.95 \\
+    --swap-space 4 \\
+    --distributed-executor-backend ray \\
+    --port {port}
+"""
+
+
+def test_rules_are_about_the_command_that_is_made(tmp_path: Path) -> None:
+    """Ray goes, and with it what a rule says of Ray; the nodes start by flags, so rules about several nodes hold."""
+    made = read(tmp_path, RAY)
+    assert [each.line for each in made.findings if each.rule == "roce-off"] == [
+        RAY.splitlines().index("  NCCL_IB_DISABLE: 1") + 1
+    ]
+    assert any("RoCE" in each for each in made.to_look_at)
+    assert [each.rule for each in made.findings if "Ray" in each.what] == []
+    assert [each.setting for each in made.draft.said if "Ray" in each.what] == ["--distributed-executor-backend"]
+
+
+def test_a_correction_of_the_command_that_is_made(tmp_path: Path) -> None:
+    made = read(tmp_path, RAY, fix=True)
+    assert "NCCL_IB_DISABLE" not in made.draft.environment
+    assert {each.rule for each in made.mended} >= {"roce-off"}
+    assert not [each for each in made.findings if each.rule == "roce-off"]
+
+
+def test_lines_are_those_of_the_file_with_corrections_too(tmp_path: Path) -> None:
+    plain, mended = read(tmp_path, RAY), read(tmp_path, RAY, fix=True)
+    assert mended.lines == plain.lines
+    lines = RAY.splitlines()
+    for said in mended.draft.said:
+        assert said.setting in lines[mended.lines[said.setting] - 1]
+    for found in mended.mended:
+        assert found.line is not None
+        assert any(word in lines[found.line - 1] for word in ("NCCL_IB_DISABLE", "--gpu-memory", "--swap-space"))
+
+
+def test_what_is_made_has_no_line_for_what_the_file_has_not(tmp_path: Path) -> None:
+    text = RAY.replace("  NCCL_IB_DISABLE: 1\n", "")
+    assert all(each.line for each in read(tmp_path, text).findings)

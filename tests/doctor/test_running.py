@@ -54,6 +54,12 @@ STEADY = Manner(pause=1 / 70, tokens=120)
 """70 tokens a second, where 45 to 101 are in order: on a busy machine the first token may be 0.5 s late, the last one 0.9 s."""
 
 
+def test_the_text_of_a_broken_stream_is_not_judged() -> None:
+    cut = servers.streaming(servers.delta(content="The capital of France"), done=False)
+    found = [one.found.what for one in ask(cut, only="stream") if one.check == "stream"]
+    assert [text.partition(",")[0] for text in found] == ["the stream breaks off without [DONE]"]
+
+
 def test_it_is_quiet() -> None:
     found = ask(STEADY, longest=60)
     assert {one.severity for one in found} == {Severity.FINE}, found

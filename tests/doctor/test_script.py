@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stack.base.errors import StackError
 from stack.doctor import logs, script, shell
 from stack.doctor.finding import run
+from stack.doctor.rules import Target
 from stack.doctor.scripts import CHECKS, ScriptSubject, look
 
 PIECES = st.sampled_from(
@@ -190,6 +191,9 @@ def test_whose_flags_a_service_without_a_known_image_has() -> None:
 def test_who_starts_vllm_serve() -> None:
     for text, name, is_repeated in (
         ("docker run vllm/vllm-openai:v0.32.0 vllm serve m", "a.sh", True),
+        ("docker run vllm/vllm-openai:v0.32.0 serve m --port 1", "a.sh", True),
+        ("services: {a: {image: 'vllm/vllm-openai:v0.32.0', command: [serve, m]}}", "c.yml", True),
+        ("services: {a: {image: own/vllm, command: [serve, m]}}", "c.yml", False),
         ("docker run --entrypoint '' vllm/vllm-openai:v0.32.0 vllm serve m", "a.sh", False),
         ("docker run nvcr.io/nvidia/vllm:26.02-py3 vllm serve m", "a.sh", False),
         ("docker run vllm/vllm-openai-rocm:v0.23.0 Qwen/Qwen3.5-2B --port 1", "a.sh", False),
@@ -203,3 +207,26 @@ def test_who_starts_vllm_serve() -> None:
     ):
         (serve,) = script.parse(name, text).serves
         assert serve.is_repeated is is_repeated, text
+        assert serve.model in ("m", "Qwen/Qwen3.5-2B"), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve a/b {h} --port 8001\nvllm serve a/c {h} --port 8002\n",  # one after the other
+        "vllm serve a/b {h} &\nvllm serve a/c {h}\n",  # one port
+        "vllm serve a/b {h} --port 8001 && vllm serve a/c {h} --port 8002\n",
+        "if true; then vllm serve a/b {h} --port 8001 &\nelse vllm serve a/c {h} --port 8002 &\nfi\n",
+        "run() {{\n vllm serve a/b {h} --port 8001 &\n}}\nvllm serve a/c {h} --port 8002\n",
+        "vllm serve a/b {h} --port $A &\nvllm serve a/c {h} --port $B\n",
+        "vllm serve a/b {h} --port 8001 --kv-cache-memory-bytes 1G &\nvllm serve a/c {h} --port 8002\n",
+        "vllm serve a/b --gpu-memory-utilization 0.4 --port 8001 &\nvllm serve a/c {h} --port 8002\n",
+    ],
+)
+def test_servers_that_do_not_run_at_once_or_have_room(text: str) -> None:
+    subject = ScriptSubject(
+        script.parse("a.sh", text.format(h="--gpu-memory-utilization 0.6")),
+        {},
+        Target("Spark", "12.1", 128 * 10**9, unified=True),
+    )
+    assert not [each for each in look(subject) if "servers want" in each.found.what]

@@ -11,6 +11,7 @@ from stack.doctor import running
 from stack.doctor.finding import Severity
 from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST, Purse
+from stack.doctor.server.shown import hiding, shown
 
 from ..loopback import listening
 from . import servers
@@ -184,6 +185,52 @@ def test_the_key_is_not_repeated() -> None:
         found = [*running.look(url, None, None, None, key="k3y-0815", longest=10)]
     assert any("<key> is no good key" in one.found.what for one in found)
     assert not any("k3y-0815" in one.found.what for one in found)
+
+
+LONG_KEY = "sk-SECRETSECRETSECRETSECRET"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{'x' * 95} {LONG_KEY}",
+        f"{'x' * 110} {LONG_KEY}",
+        f"key {LONG_KEY[:10]}\u200b{LONG_KEY[10:]}",
+        f"key {' '.join(LONG_KEY)}",
+        f"{chr(0x200B) * 470}{LONG_KEY}",
+        f"key {LONG_KEY[:9]}{chr(0x200B) * 700}{LONG_KEY[9:]}",
+        f"key {LONG_KEY.lower()}",
+    ],
+)
+def test_no_part_of_the_key_is_shown(said: str) -> None:
+    with hiding(LONG_KEY):
+        told = shown(said)
+    assert "SEC" not in told.upper().replace(" ", "").replace("\ufffd", "")
+
+
+def test_no_part_of_the_key_is_in_a_finding() -> None:
+    """An error, something that is no JSON, a redirect, and a type: cut after the key is taken out."""
+    filled = f"{'x' * 95} {LONG_KEY}"
+    for reply in (
+        error(400, filled),
+        Reply((filled.encode(),), kind="text/html"),
+        Reply((f"{' ' * 1990}{LONG_KEY}".encode(),)),
+        Reply(status=307, headers={"location": f"/{'x' * 100}{LONG_KEY}"}),
+        Reply((b"data: x\n\n",), kind=f"{'x' * 90}{LONG_KEY}"),
+        servers.sse(f"data: {'x' * 95} {LONG_KEY}\n\n".encode()),
+    ):
+        with servers.serving(servers.on(servers.CHAT, reply)) as url:
+            asked = running.interview(url, None, None, None, key=LONG_KEY, longest=10, questions=running.CHECKS[:4])
+            told = str([one.findings for one in asked])
+        assert "SEC" not in told.upper()
+
+
+def test_a_long_answer_is_searched_for_the_key_in_time() -> None:
+    began = time.process_time()
+    with hiding("k" * 40 + "3y"):
+        shown("k" * 10**5)
+        shown("k\u200b" * 10**4)
+    assert time.process_time() - began < 2
 
 
 def test_a_server_that_dies_of_a_question_is_not_asked_again() -> None:

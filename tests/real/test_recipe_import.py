@@ -31,6 +31,8 @@ env:
   VLLM_LOGING_LEVEL: DEBUG
   NO_LIBRARY_READS_THIS: "1"
   NCCL_DEBUG: INFO
+  TIKTOKEN_ENCODINGS_BASE: /tiktoken
+  TIKTOKEN_RS_CACHE_DIR: /tiktoken
 command: |
   vllm serve openai/gpt-oss-120b \\
       --tool-call-parser openapi \\
@@ -79,6 +81,8 @@ def test_each_setting_that_is_gone_is_named_with_its_line(root: Path) -> None:
         assert f"the nearest is {near}" in said
     lines_told = [one["line"] for one in told["remarks"]]
     assert len(set(lines_told)) == len(lines_told), "each is told once, by the doctor or by the sources"
+    head = (root / told["file"]).read_text().partition("title ")[0]
+    assert head.count("\n# - ") == sum(one["needs_person"] for one in told["remarks"]), "the recipe's comment repeats each"
 
 
 def test_one_of_ours_is_clean(root: Path) -> None:

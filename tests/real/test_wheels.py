@@ -63,11 +63,11 @@ IN_THE_WHEEL = {
 
 
 def installed(paths: set[str]) -> set[str]:
-    """Files of FlashInfer's tree as its wheel has them, which has no tests."""
+    """Files of FlashInfer's tree as its wheel has them, which has neither tests nor the settings of its tools."""
     moved = {
         path: there + path.removeprefix(here) for path in paths for here, there in IN_THE_WHEEL.items() if path.startswith(here)
     }
-    return {moved.get(path, path) for path in paths if not path.startswith("tests/")}
+    return {moved.get(path, path) for path in paths if not path.startswith("tests/") and path != "pyproject.toml"}
 
 
 def published(package: str, release: str) -> Path:

@@ -116,3 +116,8 @@ def test_what_is_still_to_be_said_is_the_shells_to_fill_in(text: str, line: str)
         ["bash", "-c", str(made)], env={"HEAD": "one", "HCA": "two"}, capture_output=True, text=True, check=True
     )
     assert said.stdout == text.replace("${HEAD}", "one").replace("${HCA}", "two") + "\n"
+
+
+def test_a_name_is_quoted() -> None:
+    """What is no name of a variable must not run as a command."""
+    assert str(Command(("vllm",), {"A=1; touch X; B": "1"})) == "'A=1; touch X; B'=1 vllm"

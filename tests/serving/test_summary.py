@@ -64,3 +64,5 @@ def test_a_line_for_a_shell() -> None:
     less = summary.shell(Process(command, {"A": "1", "VLLM_API_KEY": "secret"}), here)
     assert less == "env -i A=1 VLLM_API_KEY=\"$VLLM_API_KEY\" vllm serve 'a b'"
     assert summary.shell(Process(command, {"A": "1"}), here) == "env -i A=1 vllm serve 'a b'"
+    odd = summary.shell(Process(command, {**here, "A=1; touch X; B": "1"}), here)
+    assert odd == "'A=1; touch X; B'=1 vllm serve 'a b'"

@@ -12,7 +12,7 @@ import pytest
 
 from stack.model.series import State
 from stack.model.stack import load
-from tests.cli.conftest import SCRIPT, Ran
+from tests.cli.conftest import SCRIPT, Ran, unwrapped
 
 from ..carry.world import isolate
 from . import forge as forges
@@ -218,19 +218,19 @@ def test_somebody_pushes_while_it_is_read(me: Contributor, ready: Hub) -> None:
 
     done = opened(me, push, args=("--only", "up/one-hook"))
     assert done.code == 1
-    assert "me/up has aaaaaaaaaaaa, not " in done.out
+    assert "me/up has aaaaaaaaaaaa, not " in unwrapped(done.out)
     assert pulls(ready) == []
 
 
 def test_tokens(me: Contributor, ready: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     done = opened(me, "yes", args=("--only", "up/one-hook"), env={"GH_TOKEN": READER})
     assert done.code == 1
-    assert "Resource not accessible by personal access token" in done.out
+    assert "Resource not accessible by personal access token" in unwrapped(done.out)
     done = opened(me, env={"GH_TOKEN": "ghp_expired"})
     assert (done.code, "github" in done.out) == (2, False)
-    assert "refuses the token: it has expired, or belongs to another host: log in again" in done.out
+    assert "refuses the token: it has expired, or belongs to another host: log in again" in unwrapped(done.out)
     monkeypatch.delenv("GH_TOKEN")
-    assert "no token for forge.test: log in with `gh auth login`" in opened(me).out
+    assert "no token for forge.test: log in with `gh auth login`" in unwrapped(opened(me).out)
     assert pulls(ready) == []
 
 
@@ -242,7 +242,7 @@ def test_the_network_drops(me: Contributor, ready: Hub, after: bool) -> None:
     assert len(pulls(ready)) == after
     assert (states(me)[0] is State.SUBMITTED) == after
     if not after:
-        assert "nothing was opened: run the command again" in done.out
+        assert "nothing was opened: run the command again" in unwrapped(done.out)
         assert opened(me, "yes", args=("--only", "up/one-hook")).code == 0
     assert len(pulls(ready)) == 1
 
@@ -260,7 +260,7 @@ def test_what_could_not_be_written_down_is_said_and_found_again(me: Contributor,
     done = opened(me, "yes", args=("--only", "up/one-hook"))
     assert done.code == 2
     address = f"https://github.com/{UP}/pull/1"
-    assert f"{address} is open, but could not be written into stacks/one/series.toml" in done.out
+    assert f"{address} is open, but could not be written into stacks/one/series.toml" in unwrapped(done.out)
     series.write_text(text)
     assert opened(me, args=("--only", "up/one-hook")).code == 0
     assert states(me) == (State.SUBMITTED, [("up/hook.patch", address)])
@@ -273,8 +273,8 @@ def test_what_was_closed_or_merged_is_not_opened_again(me: Contributor, ready: H
         ready.add(UP, title=name, state="closed", head=f"me:pr/up/one-{name}", sha=tip, merge="c" * 40 if number else None)
     done = opened(me)
     assert done.code == 1
-    assert "was closed: reopen it there" in done.out
-    assert "was merged: stack export-pr --status" in done.out
+    assert "was closed: reopen it there" in unwrapped(done.out)
+    assert "was merged: stack export-pr --status" in unwrapped(done.out)
     assert states(me)[0] is State.PENDING
 
 
@@ -306,11 +306,11 @@ def test_an_archive_cannot_be_opened(me: Contributor, ready: Hub) -> None:
     ]
     code, screen = answered(command, QUESTION, [], env=dict(os.environ))
     assert code == 2
-    assert "is based on an archive of v1.0, which is not a commit of up: stack fetch up --source git" in screen
+    assert "is based on an archive of v1.0, which is not a commit of up: stack fetch up --source git" in unwrapped(screen)
     assert ready.seen == []
 
 
 def test_what_waits_for_another(me: Contributor, ready: Hub) -> None:
     done = opened(me, args=("--only", "up/one-more"))
     assert done.code == 2
-    assert "up/one-more needs up/one-hook: it can be opened when that is merged upstream" in done.out
+    assert "up/one-more needs up/one-hook: it can be opened when that is merged upstream" in unwrapped(done.out)

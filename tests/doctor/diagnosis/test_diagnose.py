@@ -83,6 +83,17 @@ def test_an_error_that_no_rule_knows_is_said_to_be_unknown_with_its_frames() -> 
     assert one.found.line == 7
 
 
+def test_an_error_of_nccl_is_one_failure_with_its_last_error() -> None:
+    lines = (
+        "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, unhandled system "
+        "error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.5",
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+        "Last error:",
+        "socketPollConnect: connect to 127.0.1.1<43211> returned Connection refused, exceeded error retry count after 35 attempts",
+    )
+    assert told(*map(line, lines)) == [("nccl-connect", 5)]
+
+
 def test_consequences_alone_are_no_cause() -> None:
     (one,) = look(api(LOST))
     assert "The cause is unknown" in one.found.what

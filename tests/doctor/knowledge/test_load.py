@@ -123,6 +123,9 @@ SETTINGS = WHOLE.replace('any = ["fan is at <n> rpm"]\n', "") + '[rule.settings]
         'replace = ["--fan 1; rm x"]',
         'replace = ["--fan $(rm x)"]',
         'replace = ["FAN=1"]',
+        'replace = ["--fan --host=0.0.0.0"]',
+        'replace = ["--fan=--host"]',
+        'append = ["--seed -x"]',
         "append = [\"--fan 'a b'\"]",
         'append = ["--fan a b"]',
         'append = ["fan"]',
@@ -185,3 +188,58 @@ def test_one_number_is_advised_for_shared_memory() -> None:
     (spark,) = rules.utilization(0.95, 128 * 10**9, None)
     assert spark.fix == f"--gpu-memory-utilization {rules.UNIFIED:g}"
     assert [found.severity for found in rules.utilization(rules.UNIFIED, 128 * 10**9, None)] == [Severity.FINE]
+
+
+@pytest.mark.parametrize(("share", "advised"), [("0.9", False), ("0.85", False), ("0.7", True), ("", True), ("x", True)])
+def test_a_flag_at_its_bound_is_not_to_be_raised(share: str, advised: bool) -> None:
+    (rule,) = (rule for rule in load.builtin() if rule.id == "context-too-long")
+    said = advice.advice(rule, {"gpu-memory-utilization": share} if share else {})
+    assert ("raise --gpu-memory-utilization" in said) is advised
+    assert "lower --max-model-len" in said
+
+
+def test_a_share_that_is_vllm_s_default_is_called_so() -> None:
+    for share, is_default in ((rules.DEFAULT, True), (0.95, False)):
+        (found,) = rules.utilization(share, 128 * 10**9, None)
+        assert found.what.startswith("vLLM's default, --gpu-memory-utilization 0.92 leaves") is is_default
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        'append = ["--worker-cls evil.Worker"]',
+        'append = ["--worker_cls=evil.Worker"]',
+        'append = ["--worker-cl evil.Worker"]',
+        'append = ["--trust-remote-code"]',
+        'append = ["--allowed-local-media-path /"]',
+        'replace = ["--host 0.0.0.0"]',
+        'replace = ["--host=0.0.0.0"]',
+        'append = ["--hf-token x"]',
+        'append = ["--model evil/Model"]',
+        """append = ['--compilation-config {"backend":"evil.backend"}']""",
+        'append = ["--compilation-config.backend evil.backend"]',
+        'remove = ["--api-key"]',
+        'remove = ["--host"]',
+        'remove = ["VLLM_API_KEY"]',
+    ],
+)
+def test_a_rule_of_a_checkout_neither_loads_code_nor_opens_the_server(tmp_path: Path, edit: str) -> None:
+    """`--fix` writes what rules say, and a checkout's rules come from somebody else."""
+    for origin in (Origin.USER, Origin.STACK):
+        file = tmp_path / "own.toml"
+        file.write_text(f"{SETTINGS}{edit}\n")
+        with pytest.raises(StackError, match="leave it to a person"):
+            [*load.read(file, origin)]
+    assert [*load.read(file, Origin.PACKAGE)]
+
+
+def test_a_key_is_not_replaced_by_a_rule_of_a_checkout(tmp_path: Path) -> None:
+    text = SETTINGS.replace('flags = ["--fan"]', 'flags = ["--api-key"]')
+    assert read(tmp_path, text)
+    with pytest.raises(StackError, match="leave it to a person"):
+        read(tmp_path, text + 'replace = ["--seed 1"]\n')
+
+
+def test_a_negative_number_is_a_value(tmp_path: Path) -> None:
+    (rule,) = read(tmp_path, SETTINGS + 'append = ["--seed -1"]\n')
+    assert rule.settings is not None and rule.settings.append == ("--seed -1",)

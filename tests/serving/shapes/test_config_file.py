@@ -58,7 +58,11 @@ def test_every_key_about_sizes_is_needed_or_known(config: dict[str, Any]) -> Non
     [
         ({}, "c.json: model_type is missing"),
         ({"model_type": 3}, "c.json: model_type is 3: it has to be a text"),
-        (changed(LLAMA, model_type="mystery"), "model_type is 'mystery': known are llama, qwen2"),
+        (changed(LLAMA, model_type="glm4_moe"), "'glm4_moe' is not supported yet: the nearest supported kind is glm4_moe_lite"),
+        (
+            changed(LLAMA, model_type="mystery"),
+            "model_type 'mystery' is not supported yet: supported are glm4_moe_lite, gpt_oss, llama, nemotron_h, qwen2, ",
+        ),
         ({"model_type": "qwen3_5"}, "text_config is missing"),
         (changed(LLAMA, hidden_size="256"), "c.json: hidden_size is '256': it has to be a whole number"),
         (changed(LLAMA, hidden_size=True), "hidden_size is True"),

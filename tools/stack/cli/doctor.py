@@ -2,6 +2,7 @@
 """`stack doctor`: find problems of a machine, scripts, logs and a running server, and say how to fix them."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.drift import check_settings, check_use, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
@@ -23,10 +25,11 @@ from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import facts, fix_files, fixing, here, inputs, kernel_log, logs, rules, running, script, scripts, yardstick
 from stack.doctor.finding import Finding, Found, run
+from stack.doctor.fixing import Copy
 from stack.doctor.knowledge.rule import of_capability
 from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
-from stack.doctor.script import Script
+from stack.doctor.script import Script, Serve
 from stack.doctor.server.context import LONG, SHORT
 from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST
@@ -140,7 +143,7 @@ def command(
     findings: list[Finding] = []
     asked: list[Asked] = []
     blocks: list[str] = []
-    written: dict[str, str] = {}
+    written: dict[str, Copy] = {}
     if machine or not (scripts or logs or url or dmesg or fact_files):
         findings += _machine(options, python, recipe)
     if scripts:
@@ -156,12 +159,17 @@ def command(
         findings += [finding for question in asked for finding in question.findings]
     if as_json:
         print_json(
-            {**_json(findings), "questions": _questions_json(asked), "report": "\n\n".join(blocks) or None, "fixed": written}
+            {
+                **_json(findings),
+                "questions": _questions_json(asked),
+                "report": "\n\n".join(blocks) or None,
+                "fixed": {source: str(copy.file) for source, copy in written.items()},
+            }
         )
     else:
         _print(findings, verbose)
-        for source, target in written.items():
-            click.echo(f"{one_line(source)}: corrected in {one_line(target)}")
+        for source, copy in written.items():
+            _print_copy(source, copy)
         for block in blocks if report else ():
             click.echo(f"\n```\n{block}\n```")
         if asked:
@@ -205,13 +213,11 @@ def _utilization(recipe: Recipe | None) -> float | None:
 
     if recipe is None or recipe.hardware is None:
         return None
-    flag = "--gpu-memory-utilization"
-    arguments = recipe.arguments
-    return float(arguments[arguments.index(flag) + 1]) if flag in arguments else rules.DEFAULT
+    return rules.share(recipe.arguments, recipe.name)
 
 
 def _scripts(
-    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, str] | None
+    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, Copy] | None
 ) -> Iterator[Finding]:
     """Check scripts; with `written`, write corrected copies, and note their files there."""
 
@@ -228,8 +234,9 @@ def _scripts(
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
         subject = replace(subject, measures=tuple(_measures(options, subject, recipe)))
         yield from scripts.look(subject)
-        if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
-            written[str(file)] = str(made)
+        again = partial(_again, options, subject, recipe, {})
+        if written is not None and (made := fixing.copy(file, again)) is not None:
+            written[str(file)] = made
 
 
 def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
@@ -260,10 +267,20 @@ def _unfit(options: Options, use: Use) -> tuple[Unfit, ...]:
         return tuple(each for objects, tree in trees for each in check_use(objects, tree, use))
 
 
-def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:
-    """Check a text in place of the script that it corrects."""
+def _again(
+    options: Options,
+    subject: scripts.ScriptSubject,
+    recipe: Recipe | None,
+    measured: dict[tuple[Serve, ...], tuple[Measure | None, ...]],
+    text: str,
+) -> list[Found]:
+    """Check a text in place of the script that it corrects; commands that are in `measured` are not measured again."""
 
     other = replace(subject, script=script.parse(subject.script.path, text))
+    serves = other.script.serves
+    if serves not in measured:
+        measured[serves] = subject.measures if serves == subject.script.serves else tuple(_measures(options, other, recipe))
+    other = replace(other, measures=measured[serves])
     return [finding.found for finding in scripts.look(other)]
 
 
@@ -349,6 +366,7 @@ def _limit(recipe: Recipe | None) -> float | None:
 def _print(findings: Sequence[Finding], verbose: bool) -> None:
     """Print findings by place, worst first, each with its fix; without `verbose`, passed checks are only counted."""
     order, width = [*_SIGNS], terminal.prose_columns()
+    counts = Counter[str]()
     for where in dict.fromkeys(finding.where for finding in findings):
         here = [finding for finding in findings if finding.where == where]
         shown = sorted(
@@ -356,38 +374,69 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
             key=lambda finding: (order.index(finding.severity), finding.check == "version", finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
-        for finding in _merged(shown):
+        merged = _merged(shown)
+        counts.update(str(finding.severity) for finding in merged)
+        for finding in merged:
             sign, colour = _SIGNS[finding.severity], _COLOURS[finding.severity]
             line = f"{finding.place}: " if finding.found.line else ""
-            fact(
-                f"{sign} {one_line(line + finding.found.what)} [{finding.check}]",
-                indent="  ",
-                width=width,
-                mark=sign,
-                fg=colour,
-                bold=True,
-            )
+            what = finding.found.title or finding.found.what
+            fact(f"{sign} {one_line(line + what)} [{finding.check}]", indent="  ", width=width, mark=sign, fg=colour, bold=True)
+            if finding.found.quote:
+                fact(one_line(finding.found.quote), indent="      ", below="", width=width)
+            if finding.found.means:
+                fact(one_line(finding.found.means), indent="    ", below="", width=width)
             if finding.found.fix:
                 fact(f"fix: {one_line(finding.found.fix)}", indent="    ", width=width, mark="fix:", bold=True)
             if finding.found.rule or finding.found.evidence:
                 fact(_behind(finding.found), indent="    ", width=width, dim=True)
         folded = len(here) - len(shown)
+        counts["fine"] += folded
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
         click.echo()
-    counts = [(name, sum(finding.severity == name for finding in findings)) for name in _SIGNS]
     click.echo(
-        ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
+        ", ".join(click.style(f"{counts[name]} {name}", fg=_COLOURS[name], bold=True) for name in _SIGNS if counts[name])
     )
 
 
+def _print_copy(source: str, copy: Copy) -> None:
+    """Print that a corrected copy was written, and what is still wrong in it."""
+    click.echo(f"{one_line(source)}: corrected in {one_line(str(copy.file))}")
+    if not copy.left:
+        click.echo("  nothing that is known here is wrong in it")
+        return
+    click.echo(f"  {counted(len(copy.left), 'thing')} still wrong in it:")
+    for found in copy.left:
+        line = f"line {found.line}: " if found.line else ""
+        fact(f"✗ {one_line(line + found.what)}", indent="    ", width=terminal.prose_columns(), mark="✗", fg=_COLOURS["wrong"])
+        if found.fix:
+            fact(f"fix: {one_line(found.fix)}", indent="      ", width=terminal.prose_columns(), mark="fix:", bold=True)
+
+
 def _merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Join equal findings of several checks into one with all of their names."""
+    """Join equal findings of several checks into one with all of their names, and faults that others tell with those."""
+    findings = [*_within(findings)]
     names: dict[Found, list[str]] = {}
     for finding in findings:
         names.setdefault(finding.found, []).append(finding.check)
     where = findings[0].where if findings else ""
     return [Finding(", ".join(dict.fromkeys(checks)), where, found) for found, checks in names.items()]
+
+
+def _within(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings; one that another check's first fault tells, too, is a sentence of that one."""
+    told = {finding.found.within: finding.found.what for finding in findings if finding.found.within}
+    causes = {finding.check for finding in findings if finding.severity == "wrong"}
+    for finding in findings:
+        found = finding.found
+        if found.within in causes:
+            continue
+        if finding.severity == "wrong" and (what := told.pop(finding.check, "")):
+            sentence = f"{what[0].upper()}{what[1:]}."
+            means = f"{found.means.rstrip('.')}. {sentence}" if found.means else sentence
+            yield replace(finding, found=replace(found, means=means))
+        else:
+            yield finding
 
 
 def _behind(found: Found) -> str:
@@ -422,6 +471,9 @@ def _json(findings: Sequence[Finding]) -> dict[str, object]:
                 "sure": finding.found.sure or None,
                 "because": list(finding.found.because),
                 "evidence": list(finding.found.evidence),
+                "title": finding.found.title or None,
+                "quote": finding.found.quote or None,
+                "means": finding.found.means or None,
             }
             for finding in findings
         ],

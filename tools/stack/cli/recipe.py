@@ -8,12 +8,12 @@ import click
 
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, json_option, one_line, print_json, print_table, source_option
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import root_of
 from stack.cli.recipe_exchange import export, import_
 from stack.cli.sentences import fact, say
-from stack.deploy import hardware, recipes
+from stack.deploy import hardware, recipe_checks, recipes
 from stack.deploy.recipes import Backends, Recipe, Speed
 from stack.model import verdict
 from stack.serving import checking
@@ -133,6 +133,8 @@ def compose(options: Options, name: str, is_open: bool, development: bool, outpu
         print_json({"file": str(output) if output else None, "text": text})
     elif output is None:
         click.echo(text, nl=False)
+    else:
+        say(one_line(f"wrote {output}"))
 
 
 command.add_command(import_)
@@ -201,8 +203,8 @@ def _proof(recipe: Recipe) -> str:
     """Describe a recipe's verdict: its machine, weights and stack."""
 
     if recipe.proven is None:
-        return "no verdict that is kept"
-    proof = verdict.load(recipes.FOLDER.parents[1] / recipe.proven)
+        return "nothing yet: no verdict is kept"
+    proof = verdict.load(recipe_checks.proof(recipes.FOLDER.parents[1], recipe.proven))
     where = ", ".join(gpu.name for gpu in proof.machine.gpus) or proof.machine.cpu
     return f"{recipe.proven}: {where}, {proof.weights or 'no'} weights, stack {proof.stack[:12]}"
 

@@ -16,7 +16,7 @@ from stack.cli.doctor_rules import load_rules, root_of
 from stack.cli.sentences import fact, say
 from stack.deploy import own_recipes, recipe_text, recipes
 from stack.deploy.recipes import OWN, Recipe
-from stack.doctor import community, importing
+from stack.doctor import importing
 from stack.doctor.importing import Imported
 from stack.serving import checking, sparkrun
 
@@ -65,9 +65,12 @@ def import_(
     chosen = name or own_recipes.named(made.shared.name or file.stem)
     source = file.name if file.name.isprintable() else "a file"
     recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, made.to_look_at), force=force)
-    remarks = sorted(
-        (*_remarks(made), *_checked(options, made, recipe)), key=lambda each: (not each.needs_person, each.line or 0)
-    )
+    checked = tuple(_checked(options, made, recipe))
+    if checked:
+        # Only a recipe that is there can be checked; its comment names what was found.
+        found = (f"{each.setting}: {each.what}" if each.setting else each.what for each in checked)
+        recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, (*made.to_look_at, *found)), force=True)
+    remarks = sorted((*_remarks(made), *checked), key=lambda each: (not each.needs_person, each.line or 0))
     people = sum(each.needs_person for each in remarks)
     if as_json:
         print_json(
@@ -105,12 +108,14 @@ def export(
         print_json({"file": str(output) if output else None, "text": text})
     elif output is None:
         click.echo(text, nl=False)
+    else:
+        say(one_line(f"wrote {output}"))
 
 
 def _remarks(made: Imported) -> Iterator[_Remark]:
     """Yield what was found without the pinned sources."""
 
-    lines = community.where(made.shared)
+    lines = made.lines
     for found in made.findings:
         yield _Remark("", found.line, one_line(found.what), one_line(found.fix) or None, False, found.severity == "wrong")
     for found in made.mended:
@@ -124,7 +129,7 @@ def _remarks(made: Imported) -> Iterator[_Remark]:
 def _checked(options: Options, made: Imported, recipe: Recipe) -> Iterator[_Remark]:
     """Yield what the pinned sources do not know, unless the doctor has said so already."""
 
-    lines = community.where(made.shared)
+    lines = made.lines
     try:
         with options.place() as place, Stores(options.load(), place) as stores:
             unknown = checking.check(stores, [recipe])

@@ -12,6 +12,7 @@ from stack.cli.rendering import rooflines as rendering
 from stack.deploy import recipes as known
 from stack.serving import plot as drawing
 from stack.serving import roofline
+from stack.serving.shapes import config_file
 
 
 @click.command("roofline")
@@ -82,6 +83,8 @@ def command(
         raise click.UsageError("Missing argument 'RECIPE...', or --config in its place")
     if recipes and kv is not None:
         raise click.UsageError("--kv-cache-dtype is for --config without a recipe: the recipe names the type of its cache")
+    if config is not None:
+        config_file.demand(config)
     root = root_of(options)
     chosen = [known.load(name, root) for name in dict.fromkeys(recipes)] or [roofline.anonymous(kv)]
     found = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, hardware
+from stack.deploy import checkpoints, hardware, import_rules
 from stack.deploy.node_settings import BETWEEN, NODES, ON_NODES
 from stack.deploy.recipe_parts import MOST_NODES
 from stack.deploy.recipes import RANK, REPOSITORY
@@ -16,19 +16,8 @@ _STARTER = frozenset({"--host", "--port", "--model", "--headless"})
 """Flags that `stack serve` gives by itself."""
 _RANKS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 _USED = re.compile(r"\$\{(\w{1,60})\}|\$(\w{1,60})")
-_SECRET = re.compile(r"(?:^|_)(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:$|_)", re.IGNORECASE)
 _FILE = re.compile(r"(?!https?:)[^{\s]*\.(?:jinja2?|py|json|txt|yaml|yml|model)")
-_LOADERS = re.compile(r"(?:LD|DYLD)_\w+|PYTHON(?!HASHSEED|UNBUFFERED)\w+|PATH|BASH_ENV|ENV|VLLM_PLUGINS")
-"""Variables that load code, or choose which code is loaded."""
-_LOADS = frozenset(
-    {
-        "--middleware", "--worker-cls", "--worker-extension-cls", "--scheduler-cls", "--logits-processors",
-        "--reasoning-parser-plugin", "--tool-parser-plugin", "--io-processor-plugin",
-    }
-)  # fmt: skip
-"""Flags that name Python code to load."""
-_OPENS = frozenset({"--allowed-local-media-path"})
-"""Flags that let clients do more than ask."""
+_COMPUTED = "has a value that a shell would have to compute"
 _MOST = 300
 """Most flags, and most variables; recipes have some twenty."""
 _UTILIZATION = 0.92
@@ -91,7 +80,8 @@ def draft(
     given = tuple(flags)
     if len(given) > _MOST or len(environment) > _MOST:
         raise StackError(f"it has more than {_MOST} flags or variables", "import a recipe that somebody wrote by hand")
-    _demand_plain(title, *environment, *environment.values(), *(part or "" for flag in given for part in flag))
+    _demand_plain({"title": title, **environment}.items())
+    _demand_plain((name, value or "") for name, value in given)
     if model is None or not re.fullmatch(REPOSITORY, model):
         raise StackError(f"the model is {model or 'not named'!r:.100}, no repository", "name one with --model OWNER/NAME")
     kept, said, found = _arguments(given)
@@ -127,10 +117,10 @@ def draft(
     )
 
 
-def _demand_plain(*texts: str) -> None:
-    for text in texts:
-        if not text.isprintable():
-            raise StackError(f"{text!r:.60} has control characters", "take them out of the file")
+def _demand_plain(settings: Iterable[tuple[str, str]]) -> None:
+    for name, value in settings:
+        if not name.isprintable() or not value.isprintable():
+            raise StackError(f"{name!r:.60} has control characters", "take them out of the file")
 
 
 def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str, str | None]], list[Said], str | None]:
@@ -139,8 +129,8 @@ def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str,
     for name, value in flags:
         if name in _STARTER or name in BETWEEN:
             continue
-        if name == "--api-key":
-            said.append(Said(name, "a key in a file is no secret: set VLLM_API_KEY where the server starts", True))
+        if (why := import_rules.flag(name, value)) is not None:
+            said.append(Said(name, f"is left out: {why}", True))
         elif name == "--distributed-executor-backend" and value == "ray":
             said.append(Said(name, "nodes start without Ray here, by vLLM's own --nnodes", False))
         elif name == "--revision" and value and re.fullmatch("[0-9a-f]{40}", value):
@@ -149,10 +139,6 @@ def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str,
             kept.append((name, value))
             if name == "--trust-remote-code":
                 said.append(Said(name, "the server runs Python code of the model's repository", False))
-            elif name in _LOADS:
-                said.append(Said(name, f"the server loads the code that it names, {value or 'none'!r:.60}", True))
-            elif name in _OPENS:
-                said.append(Said(name, "clients can do more than ask with it", True))
             elif value is not None and _FILE.fullmatch(value):
                 said.append(Said(name, f"names the file {value}, which has to be where the server starts", True))
     return kept, said, revision
@@ -189,16 +175,16 @@ def _environment(given: Mapping[str, str], said: list[Said], variables: dict[str
     for name, value in given.items():
         if not re.fullmatch(r"[A-Za-z_]\w{0,99}", name, re.ASCII):
             said.append(Said(f"{name:.60}", "is no name of a variable", True))
-        elif _LOADERS.fullmatch(name):
-            said.append(Said(name, f"is left out: it chooses which code the server loads ({value:.60})", True))
-        elif _SECRET.search(name):
+        elif import_rules.is_secret(name):
             said.append(Said(name, "is a secret: set it where the server starts", False))
         elif nodes > 1 and name in ON_NODES:
             said.append(Said(name, "each node sets it by variables", False))
         elif not value.strip():
             said.append(Said(name, "has no value", False))
+        elif (why := import_rules.variable(name, value)) is not None:
+            said.append(Said(name, f"is left out: {why}. If the server needs it, set it where the server starts", True))
         elif (text := _filled(value, variables)) is None:
-            said.append(Said(name, f"has {value!r:.60}, which a shell would have to compute", True))
+            said.append(Said(name, _COMPUTED, True))
         else:
             own[name] = text
     return own
@@ -212,7 +198,7 @@ def _words(flag: tuple[str, str | None], said: list[Said], variables: dict[str, 
     text = _filled(value, variables)
     if text:
         return (name, text)
-    said.append(Said(name, f"has {value!r:.60}, which a shell would have to compute" if value else "has an empty value", True))
+    said.append(Said(name, _COMPUTED if value else "has an empty value", True))
     return ()
 
 

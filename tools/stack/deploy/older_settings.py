@@ -71,5 +71,9 @@ def find(setting: str, value: str | None) -> Replacement | None:
 
 def _replacement(entry: OlderSetting, value: str | None) -> Replacement:
     by = tuple(argument.replace(_VALUE, value or "VALUE") for argument in entry.by)
-    advice = f"use {' or '.join(by)}{f' ({entry.note})' if entry.note else ''}" if by else entry.note or "nothing replaces it"
+    advice = (
+        f"use {' or '.join(map(removed_settings.for_shell, by))}{f' ({entry.note})' if entry.note else ''}"
+        if by
+        else entry.note or "nothing replaces it"
+    )
     return Replacement(f"gone by vLLM {entry.gone_by}" if entry.gone_by else "never vLLM's own", advice, by)

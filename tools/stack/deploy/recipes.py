@@ -10,7 +10,7 @@ from types import MappingProxyType
 from stack.base import files
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, derived_recipes, hardware
+from stack.deploy import checkpoints, derived_recipes, hardware, recipe_checks
 from stack.deploy.checkpoints import Checkpoint
 from stack.deploy.data import DATA
 from stack.deploy.recipe_parts import (
@@ -159,23 +159,25 @@ def read(file: Path) -> Recipe:
             meaning=f"a repository (OWNER/NAME), or one of {', '.join(models)}",
         ),
         arguments=table.texts("arguments", unique=False),
-        environment=_pairs(table.table("environment")),
+        environment=recipe_checks.pairs(table.table("environment")),
         flags=table.texts("flags"),
         log=table.texts("log"),
         bar=read_bar(table.table("bar")) if table.given("bar") else None,
-        variables=_pairs(table.table("variables")) if table.given("variables") else MappingProxyType({}),
+        variables=recipe_checks.pairs(table.table("variables")) if table.given("variables") else MappingProxyType({}),
         hardware=read_hardware(table.table("hardware")) if table.given("hardware") else None,
         backends=read_backends(table.table("backends")) if table.given("backends") else NO_BACKENDS,
         speeds=tuple(each for each in speeds if each.requests == 1),
         batch_speeds=tuple(each for each in speeds if each.requests > 1),
-        proven=table.optional_text("proven"),
+        proven=table.optional_text(
+            "proven", pattern=recipe_checks.PROOF, meaning="a verdict below validation/verdicts, FOLDER/NAME.json"
+        ),
         base=base,
         revision=table.optional_text("revision", pattern="[0-9a-f]{40}", meaning="40 hex digits"),
     )
     table.finish()
     if recipe.revision is not None and "/" not in recipe.model:
         raise table.error("revision", f"is of {recipe.model}, which is no repository", "leave it out")
-    _demand_printable(table, recipe)
+    recipe_checks.demand_printable(table, recipe)
     _demand_named(table, recipe)
     if recipe.is_ours:
         _demand_tested(table, recipe)
@@ -195,20 +197,6 @@ def _demand_tested(table: Table, recipe: Recipe) -> None:
         raise table.error("log", "is empty", "name the log's lines about backends: a server may choose others")
 
 
-def _demand_printable(table: Table, recipe: Recipe) -> None:
-    """Refuse control characters: a recipe may come from somebody else, and its command is shown on terminals."""
-    texts = {
-        "title": (recipe.title,),
-        "arguments": recipe.arguments,
-        "environment": (*recipe.environment, *recipe.environment.values()),
-        "variables": (*recipe.variables, *recipe.variables.values()),
-        "speed": tuple(text for each in (*recipe.speeds, *recipe.batch_speeds) for text in (each.source, each.by)),
-    }
-    for key, values in texts.items():
-        if odd := [text for text in values if not text.isprintable()]:
-            raise table.error(key, f"has control characters in {odd[0]!r:.60}", "take them out")
-
-
 def _demand_named(table: Table, recipe: Recipe) -> None:
     """Check that exactly the named variables are used."""
     texts = (*recipe.arguments, *recipe.environment.values())
@@ -221,9 +209,3 @@ def _demand_named(table: Table, recipe: Recipe) -> None:
             f"and the arguments disagree on {odd[0]}",
             "name every variable that is used, and use every one that is named",
         )
-
-
-def _pairs(table: Table) -> Mapping[str, str]:
-    texts = {name: table.text(name) for name in table}
-    table.finish()
-    return MappingProxyType(texts)

@@ -2,6 +2,7 @@
 """Settings of early forks that the pinned vLLM does not have, with their replacements; see `removed_settings.toml`."""
 
 import functools
+import shlex
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,11 +33,17 @@ class RemovedSetting:
     @property
     def instead(self) -> str:
         """The advice for a user."""
-        return f"use {' or '.join(self.by)}{f' ({self.note})' if self.note else ''}"
+        return f"use {' or '.join(map(for_shell, self.by))}{f' ({self.note})' if self.note else ''}"
 
     def __str__(self) -> str:
         """Return both texts."""
         return f"{self.when}; {self.instead}"
+
+
+def for_shell(argument: str) -> str:
+    """Quote the value of `--flag=value` for a shell, if it needs that."""
+    name, equals, value = argument.partition("=")
+    return f"{name}{equals}{shlex.quote(value)}" if value else argument
 
 
 @functools.cache

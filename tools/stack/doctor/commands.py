@@ -14,6 +14,7 @@ _SERVES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "v
 _NESTED = re.compile(r"\bvllm\s+serve\b|" + "|".join(map(re.escape, _SERVES)))
 _MORE = re.compile(r"\$[@*]|\$\{\w+\[[@*]\]\}")
 """Words that stand for flags given elsewhere."""
+_SERVE = "serve"
 _DEPTH = 5
 _MOST_LISTED = 100_000
 """Most words that the lists of a file may add to its commands: a list that holds itself twice doubles with each line."""
@@ -66,7 +67,8 @@ class Container:
     """A container that is started. `published`: ports as written; `volumes`: mount points.
 
     `is_started`: false for an image's own command, since the file does not say how the image will be started. `shared`: whether it has
-    more of /dev/shm than the 64 MB that containers get. `image`: its name; None if it is not in the file.
+    more of /dev/shm than the 64 MB that containers get. `image`: its name; None if it is not in the file. `lacks_gpu`: whether the file
+    gives it no GPU.
     """
 
     line: int
@@ -78,13 +80,15 @@ class Container:
     is_started: bool = True
     shared: bool = False
     image: Word | None = None
+    lacks_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
     """A command that serves, and its container.
 
-    `is_whole`: whether the file has all of its flags. `is_repeated`: whether the image starts `vllm serve` itself, and gets it again.
+    `is_whole`: whether the file has all of its flags. `repeated`: what its image does itself and the command says again, `vllm serve` or
+    `serve`. `loose`: words that are neither the model nor of a flag. `is_beside`: whether it goes on while later commands run.
     """
 
     line: int
@@ -92,7 +96,14 @@ class Serve:
     flags: tuple[Flag, ...]
     container: Container | None = None
     is_whole: bool = True
-    is_repeated: bool = False
+    repeated: str = ""
+    loose: tuple[str, ...] = ()
+    is_beside: bool = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the image starts `vllm serve` itself, and its command says so again."""
+        return bool(self.repeated)
 
     def flag(self, *names: str) -> Flag | None:
         """Return the last flag with one of these names, which is the one that counts."""
@@ -105,7 +116,7 @@ class Script:
 
     `built`: files from which images of containers are built, whose command is not in this file, with their lines.
     `commands`: all commands, for checks of other ones; `sources`: files whose variables it loads; `others`: other servers that it
-    starts, with their lines; `is_spark`: whether it names what only a DGX Spark has.
+    starts, with their lines; `is_spark`: whether it names what only a DGX Spark has; `has_branches`: whether it chooses what it runs.
     """
 
     path: str
@@ -117,6 +128,7 @@ class Script:
     others: tuple[tuple[str, int], ...] = ()
     is_spark: bool = False
     built: tuple[tuple[str, int], ...] = ()
+    has_branches: bool = False
 
     def setting(self, name: str) -> Setting | None:
         """Return the last value of a variable."""
@@ -198,18 +210,22 @@ def _command(found: Collector, command: Command, container: Container | None, de
     found.sources += [word.text for word in command[at.get("--env-file", len(command)) + 1 :][:1]]
     found.settings += [Setting(name, word.text, word.line, seen) for name, word, seen in shell.assignments(command)]
     found.exported |= shell.exported(command)
+    is_beside = command[-1].is_before_and
     started = _container(command)
+    repeated = ""
     if started is not None:
+        is_beside |= any(re.fullmatch(r"-[it]*d[it]*|--detach(?:=true)?", word.text) for word in command)
         container, image, command, is_own = started
         found.containers.append(container)
         found.settings += container.settings
-        if is_own and command and takes_arguments(image, command[0].text):
-            found.serves.append(served(command, command[0].line, container))
+        repeated = says_again(image, command) if is_own else ""
+        if is_own and command and (takes_arguments(image, command[0].text) or repeated == _SERVE):
+            own = served(command[repeated == _SERVE :], command[0].line, container)
+            found.serves.append(replace(own, repeated=repeated, is_beside=is_beside))
             return
     serve = _serve(command, container)
     if serve is not None:
-        is_repeated = started is not None and started[3] and starts_itself(started[1]) and is_serving(command)
-        found.serves.append(replace(serve, is_repeated=is_repeated))
+        found.serves.append(replace(serve, repeated=repeated, is_beside=is_beside))
     elif (other := _other(command)) is not None:
         found.others.append(other)
     elif depth:
@@ -224,9 +240,13 @@ def starts_itself(image: str) -> bool:
     return _OWN_IMAGE.match(image) is not None
 
 
-def is_serving(command: Sequence[Word]) -> bool:
-    """Tell whether words begin with `vllm serve`."""
-    return len(command) > 1 and Path(command[0].text).name == "vllm" and command[1].text == "serve"
+def says_again(image: str, command: Sequence[Word]) -> str:
+    """Return the first words of a command that its image's entry point has already; empty if there are none."""
+    if not starts_itself(image) or len(command) < 2:
+        return ""
+    if Path(command[0].text).name == "vllm" and command[1].text == _SERVE:
+        return f"vllm {_SERVE}"
+    return _SERVE if command[0].text == _SERVE else ""
 
 
 def takes_arguments(image: str, first: str) -> bool:
@@ -308,7 +328,7 @@ def _other(command: Command) -> tuple[str, int] | None:
 
 def served(words: Command, line: int, container: Container | None) -> Serve:
     """Parse the arguments of `vllm serve`."""
-    flags, model = list[Flag](), None
+    flags, loose, model = list[Flag](), list[str](), None
     rest = deque(word for word in words if not _MORE.fullmatch(word.text))
     is_whole = len(rest) == len(words)
     while rest:
@@ -320,10 +340,12 @@ def served(words: Command, line: int, container: Container | None) -> Serve:
             flags.append(Flag(name, rest.popleft().text.replace("\\\n", "") if takes else value if equals else None, word.line))
         elif model is None:
             model = word.text
+        else:
+            loose.append(word.text)
     named = next((flag.value for flag in flags if flag.name == "--model"), None)
     model = named or model or _swallowed(flags)
     # Without a model, arguments come from elsewhere: given to an image's command, or from a configuration file.
-    return Serve(line, model, tuple(flags), container, is_whole and model is not None)
+    return Serve(line, model, tuple(flags), container, is_whole and model is not None, loose=tuple(loose))
 
 
 def _swallowed(flags: Sequence[Flag]) -> str | None:

@@ -5,7 +5,7 @@ The file comes from a stranger: it is small, nothing of it is run, and aliases a
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,13 @@ _ASIDE = {
     "benchmark": "`stack validate bench` measures",
 }
 """Keys without which the server is the same."""
+_NAMES = {
+    "mods": re.compile(r"[\w./-]{1,100}"),
+    "build_args": re.compile(r"--?[A-Za-z][\w-]{0,60}"),
+    "builder": re.compile(r"[\w./-]{1,60}"),
+    "container": re.compile(r"[\w./:-]{1,150}(?:@sha256:[0-9a-f]{64})?"),
+}
+"""Keys whose values are repeated, if they are names. Commands and anything else may hold a secret."""
 _READ = frozenset(
     {
         "recipe_version", "name", "description", "model", "model_revision", "runtime", "runtime_version", "min_nodes", "max_nodes",
@@ -152,7 +159,9 @@ def _left_out(top: yaml.MappingNode) -> Iterator[LeftOut]:
         if key in _READ or not _holds(value):
             continue
         what = _WORKS.get(key) or _ASIDE.get(key) or "this key is not known here"
-        given = ", ".join(filter(None, (nodes.text(item) for item in nodes.sequence(value)))) or nodes.text(value)
+        texts = [nodes.text(item) for item in nodes.sequence(value)] or [nodes.text(value)]
+        names = _NAMES.get(key)
+        given = ", ".join(text for text in texts if text and names and names.fullmatch(text))
         yield LeftOut(
             _line(key), nodes.line(value), f"not carried over{f' ({_line(given)})' if given else ''}: {what}", key in _WORKS
         )
@@ -171,19 +180,32 @@ def _unread(found: Script) -> Iterator[LeftOut]:
         words = [word.text for word in command]
         if "serve" not in words:
             if not all(re.fullmatch(r"export|[A-Za-z_]\w*=.*", word, re.DOTALL) for word in words):
-                yield LeftOut("command", command[0].line, f"it runs {_line(' '.join(words))!r}, too", needs_person=True)
+                yield LeftOut("command", command[0].line, f"it runs {_program(words)}, too", needs_person=True)
             continue
         after = words[words.index("serve") + 1 :]
         loose = [
-            word
+            place
             for place, word in enumerate(after)
             if not _is_flag(word) and (place == 0 or not _is_flag(after[place - 1]) or "=" in after[place - 1])
         ]
-        for word in loose[1:] if loose[:1] == after[:1] else loose:
-            if word != found.serves[0].model:
-                yield LeftOut(
-                    "command", command[0].line, f"{_line(word)!r} belongs to no flag, or to a flag with several values", True
-                )
+        for place in loose[1:] if loose[:1] == [0] else loose:
+            if after[place] != found.serves[0].model:
+                what = f"{_place(after, place)} belongs to no flag, or to a flag with several values"
+                yield LeftOut("command", command[0].line, what, needs_person=True)
+
+
+def _program(words: Sequence[str]) -> str:
+    """Name the program that a command runs, without its arguments and variables, which may hold secrets."""
+    name = next((word for word in words if not re.match(r"[A-Za-z_]\w*=", word)), "")
+    return name if re.fullmatch(r"[\w./-]{1,60}", name) else "something else"
+
+
+def _place(words: Sequence[str], place: int) -> str:
+    """Say where a word stands, without the word, which may be a secret."""
+    before = next((at for at in range(place - 1, -1, -1) if _is_flag(words[at])), None)
+    if before is None:
+        return f"word {place + 1} behind the model"
+    return f"word {place - before} behind {_line(words[before].partition('=')[0])}"
 
 
 def _bounded(left_out: tuple[LeftOut, ...]) -> tuple[LeftOut, ...]:

@@ -12,6 +12,7 @@ KEPT = "\0"
 """Begins the new text of an edit that adds to the old one."""
 _PLAIN = re.compile(r"[\w./:=,@%+-]*")
 """Values that mean the same in every file, with quotes and without."""
+_FLAG = re.compile(r"-(?![0-9.])")
 _JSON = re.compile(r"\{[\w./:=,@%+\"{}\[\] -]*\}")
 
 
@@ -40,6 +41,8 @@ class Edit:
         """Whether it writes a name with a plain value: anything else would have to be quoted as the file has it."""
         words = self.new.removeprefix(KEPT).strip()
         name, _, value = words.partition(" ") if words.startswith("-") else words.partition("=")
+        if _FLAG.match(value) or _FLAG.match(name.partition("=")[2]):
+            return False  # a value that is a flag of its own would be one that nobody asked for
         return _PLAIN.fullmatch(name) is not None and (_PLAIN.fullmatch(value) or _JSON.fullmatch(value)) is not None
 
 
@@ -48,7 +51,8 @@ class Found:
     """A check's result: one sentence, the fix (empty if none is needed), and the line that it is about.
 
     `rule`: the id of the rule behind it; `sure`: how sure that rule is; `because`: the lines that speak for it; `evidence`: public
-    reports; `edits`: what mends it in the file.
+    reports; `edits`: what mends it in the file. `title`, `quote` and `means`: the same as `what` in parts, for a line of a log: what is
+    wrong, the quoted line, and what it means. `within`: the check whose first fault tells this fault, too, where it has one.
     """
 
     severity: Severity
@@ -60,6 +64,10 @@ class Found:
     because: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+    title: str = ""
+    quote: str = ""
+    means: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,62 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a corrected copy of a script, with the reason for each line."""
 
-import json
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.doctor import fix_files
-from stack.doctor.finding import KEPT, Edit, Found
+from stack.doctor import fix_check, fix_files, fix_text
+from stack.doctor.finding import Found, Severity
 
-_WORD = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\|&;]+)"
-"""A word of a shell."""
-_ITEM = r"(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|[^\s'\"\\,\]]+)"
-"""A word in a list of YAML without quotes."""
-_SWITCH = re.compile(r"--(?:enforce-eager|trust-remote-code|async-scheduling|headless|(?:no|enable|disable)-[\w-]+)")
-"""Flags without a value: the word behind one is another argument, such as the model."""
+_MOST_TRIED = 50
+"""Upper bound of the corrections that are tried one by one."""
+_MOST_READ = 2**20
+"""Upper bound of the characters that are read for it: each trial reads the file again."""
 _ROUNDS = 3
 """Most times that a corrected text is checked again: a correction may make another one necessary."""
-_EMPTY = re.compile(r"\s*(?:[-\\]|export|ENV|Environment=|declare|-e|--env)?\s*\\?\s*")
-_RECIPE = re.compile(r"^recipe_version:\s*['\"]?1\b|^defaults:", re.MULTILINE)
-_BUSY = re.compile(r"&&|\|\||;|\||\bvllm\s+serve\b|\bif\b")
 
 Check = Callable[[str], Sequence[Found]]
 """Returns what is to be corrected in a text."""
 
 
-@dataclass(slots=True)
-class _Text:
-    """The lines of a file while it is corrected; None for a line that is gone.
+@dataclass(frozen=True, slots=True)
+class _Corrected:
+    """A corrected text, the reason for each correction, and the findings that could not be corrected, with why."""
 
-    `recipe`: whether it is a recipe of the Spark community; `doubled`: whether braces are written twice in it.
+    text: str
+    reasons: tuple[str, ...]
+    refused: tuple[tuple[Found, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A corrected copy, and what is still wrong in it."""
+
+    file: Path
+    left: tuple[Found, ...]
+
+
+def copy(file: Path, check: Check) -> Copy | None:
+    """Write a corrected copy as `write` does, and check it; return None if there is nothing to correct.
+
+    Raises:
+        StackError: no copy was written.
+
     """
-
-    lines: list[str | None]
-    recipe: bool
-    doubled: bool
-    added: set[str] = field(default_factory=set)
+    made = write(file, check)
+    if made is None:
+        return None
+    # A command behind an alias of YAML is found once for each place.
+    left = dict.fromkeys(found for found in check(fix_files.read(made).text) if found.severity is Severity.WRONG)
+    return Copy(made, tuple(left))
 
 
 def write(file: Path, check: Check) -> Path | None:
     """Write the corrected file beside a script; return its path, None if there is nothing to correct.
 
+    A correction that would change anything else is left out.
+
     Raises:
-        StackError: the script is not a regular file, a file of the copy's name is there already, or it cannot be written.
+        StackError: the script is not a regular file, a file of the copy's name is there already, it cannot be written, no correction
+            can be made, or the result would have other faults.
 
     """
     original = fix_files.read(file)
     text = original.text
-    made = corrected(text, check)
-    if made == text:
+    done = _correct(text, check, partial(fix_check.difference, str(file)))
+    if not done.reasons:
+        if done.refused:
+            found, why = done.refused[0]
+            raise StackError(f"{_where(file, found)} cannot be corrected: {why}", _by_hand(found))
         return None
+    made = _with_reasons(done)
     if _is_shell(text) and _reads(text) and not _reads(made):
         raise StackError(f"{file} cannot be corrected: bash does not read the result", "correct it by hand")
+    if more := fix_check.new_faults(check(text), check(made)):
+        raise StackError(
+            f"{file} cannot be corrected: the result would have another fault ({fix_text.plain(more[0].what)})",
+            "correct it by hand",
+        )
     return fix_files.write(original, made)
+
+
+def _where(file: Path, found: Found) -> str:
+    return f"{file}:{found.line}: {fix_text.plain(found.what)}:" if found.line else f"{file}: {fix_text.plain(found.what)}:"
+
+
+def _by_hand(found: Found) -> str:
+    return f"correct it by hand: {fix_text.plain(found.fix)}" if found.fix else "correct it by hand"
 
 
 def _is_shell(text: str) -> bool:
@@ -72,187 +106,61 @@ def _reads(text: str) -> bool:
     return done.returncode == 0
 
 
-def corrected(text: str, check: Check) -> str:
-    """Return a script with everything corrected that can be, and a comment at its top that gives the reason for each line."""
-    now, reasons = text, list[str]()
+def corrected(text: str, check: Check, compare: fix_check.Compare = fix_check.nothing) -> str:
+    """Return a script with everything corrected that can be, and a comment at its top that gives the reason for each line.
+
+    Args:
+        text: the script.
+        check: finds what is to be corrected in a text.
+        compare: says what a correction changes by mistake; such a correction is left out.
+
+    """
+    done = _correct(text, check, compare)
+    return _with_reasons(done) if done.reasons else text
+
+
+def _correct(text: str, check: Check, compare: fix_check.Compare) -> _Corrected:
+    now, reasons, refused = text, list[str](), list[tuple[Found, str]]()
     for turn in range(_ROUNDS):
-        mended = [found for found in check(now) if found.edits]
-        now, why = _once(now, mended, "line {line}: " if not turn else "then: ")
+        before = "line {line}: " if not turn else "then: "
+        mended = [found for found in check(now) if found.edits and found.what not in {each.what for each, _ in refused}]
+        made, why = fix_text.once(now, mended, before)
+        if _compared(compare, now, made, mended):
+            mended, more = _harmless(now, mended, compare)
+            refused += more
+            made, why = fix_text.once(now, mended, before)
+            if _compared(compare, now, made, mended):
+                break
+        now = made
         reasons += why
         if not why:
             break
-    if not reasons:
-        return text
-    lines = now.split("\n")
+    return _Corrected(now, tuple(reasons), tuple(refused))
+
+
+def _harmless(text: str, findings: Sequence[Found], compare: fix_check.Compare) -> tuple[list[Found], list[tuple[Found, str]]]:
+    """Divide findings into those whose correction changes nothing else, each tried by itself, and others, with what it changes."""
+    good, bad = list[Found](), list[tuple[Found, str]]()
+    most = min(_MOST_TRIED, _MOST_READ // max(len(text), 1))
+    for at, found in enumerate(findings):
+        why = "too many others cannot be corrected" if at >= most else ""
+        why = why or _compared(compare, text, fix_text.once(text, [found], "")[0], [found])
+        if why:
+            bad.append((found, why))
+        else:
+            good.append(found)
+    return good, bad
+
+
+def _compared(compare: fix_check.Compare, before: str, after: str, findings: Sequence[Found]) -> str:
+    return compare(before, after, [edit for found in findings for edit in found.edits]) if after != before else ""
+
+
+def _with_reasons(done: _Corrected) -> str:
+    lines = done.text.split("\n")
     place = fix_files.top(lines)
     head = [
         "# Corrected by `stack doctor --fix`; the lines are those of the original:",
-        *(f"#   {reason}" for reason in reasons),
+        *(f"#   {reason}" for reason in done.reasons),
     ]
     return "\n".join((*lines[:place], *head, *lines[place:]))
-
-
-def _once(text: str, findings: Sequence[Found], before: str) -> tuple[str, list[str]]:
-    """Apply the edits of findings; return the text, and the reason for each that changed something."""
-    recipe = _RECIPE.search(text) is not None
-    made = _Text([*text.split("\n")], recipe, recipe and 'recipe_version: "2"' not in text)
-    reasons = list[str]()
-    # Edits that add come last: what they add may be there by then.
-    for found in sorted(findings, key=lambda each: each.line or 0):
-        changed = [_apply(made, edit) for edit in found.edits if not edit.new.startswith(KEPT)]
-        if any(changed) or any(edit.new.startswith(KEPT) for edit in found.edits):
-            reasons.append(f"{before.format(line=found.line)}{_plain(found.what)}")
-    for found in findings:
-        for edit in found.edits:
-            name = edit.new[1:].split()[0] if edit.new.startswith(KEPT) else ""
-            if name and name not in made.added and not any(line and f"{name} " in line for line in made.lines):
-                _apply(made, edit)
-    return "\n".join(_joined(made.lines)), reasons
-
-
-def _plain(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def _apply(text: _Text, edit: Edit) -> bool:
-    """Apply an edit to its line, or to the next ones if the line only begins the command.
-
-    An edit whose value is not plain is left to a person.
-    """
-    lines = text.lines
-    if not edit.is_plain:
-        return False
-    for place in range(edit.line - 1, min(edit.line + 2, len(lines))):
-        line = lines[place]
-        if line is None:
-            continue
-        if not edit.old:
-            if _BUSY.search(line):
-                return False
-            lines[place] = None
-            return True
-        made = _flag(text, line, edit) if edit.old.startswith("-") else _variable(lines, place, edit)
-        if made is not None and made != line:
-            lines[place] = None if _EMPTY.fullmatch(made) else made
-            text.added.add(edit.new.lstrip(f"{KEPT} ").partition(" ")[0])
-            return True
-    return False
-
-
-def _flag(text: _Text, line: str, edit: Edit) -> str | None:
-    """Return a line with a flag replaced: in a list with quotes, as an item of its own, or as words of a shell."""
-    name = re.escape(edit.old).replace(r"\-", "[-_]") if edit.old.startswith("--") else re.escape(edit.old)
-    item = "" if _SWITCH.fullmatch(edit.old) else rf"(?:\s*,\s*{_quoted('value')})?"
-    listed = re.compile(rf"(['\"]){name}(?:=[^'\"]*)?\1{item}(?P<comma>\s*,\s*)?")
-    if (match := listed.search(line)) is not None:
-        return _in_list(line, match, edit)
-    if not edit.new and re.match(rf"^\s*-\s+(['\"]?){name}(?:=[^\n]*)?\1\s*$", line):
-        return ""
-    word = _ITEM if re.search(rf"[\[,]\s*{name}(?![\w-])", line) else _WORD
-    value = "" if _SWITCH.fullmatch(edit.old) else rf"(?:[ \t]+(?!-){word})?"
-    plain = re.compile(rf"(?<![\w-]){name}(?:={word}|(?![\w-]){value})(?![\w-])")
-    match = plain.search(line)
-    if match is None:
-        return _default(line, edit) if text.recipe else None
-    before, rest = line[: match.start()], line[match.end() :]
-    if not edit.new:
-        return f"{before.rstrip(' ') if before.strip() else before} {rest.lstrip(' ')}".rstrip(" ")
-    added = _shell_words(edit.new.removeprefix(KEPT).strip(), doubled=text.doubled)
-    return f"{before}{match[0]} {added}{rest}" if edit.new.startswith(KEPT) else f"{before}{added}{rest}"
-
-
-def _default(line: str, edit: Edit) -> str | None:
-    """Return a line of a recipe's defaults, whose names are flags with underscores, with a flag replaced or taken out."""
-    match = re.match(rf"^(\s+)(['\"]?){re.escape(edit.old.removeprefix('--').replace('-', '_'))}\2(\s*:\s*)\S", line)
-    if match is None or edit.new.startswith(KEPT):
-        return None
-    name, _, value = edit.new.partition(" ")
-    return f"{match[1]}{name.removeprefix('--').replace('-', '_')}{match[3]}{value or 'true'}" if edit.new else ""
-
-
-def _quoted(name: str) -> str:
-    return rf"(?P<{name}>'(?!-)[^'\n]*'|\"(?!-)(?:\\.|[^\"\\\n])*\")"
-
-
-def _in_list(line: str, match: "re.Match[str]", edit: Edit) -> str:
-    """Return a line with a flag of a quoted list replaced; a replacement has its value as an item of its own."""
-    comma = match["comma"] or ""
-    words = edit.new.removeprefix(KEPT).strip().split(" ", 1) if edit.new else []
-    items = ", ".join(json.dumps(word) for word in words)
-    if edit.new.startswith(KEPT):
-        old = line[match.start() : match.end() - len(comma)]
-        return f"{line[: match.start()]}{old}, {items}{comma}{line[match.end() :]}"
-    made = f"{line[: match.start()]}{items}{comma if items else ''}{line[match.end() :]}"
-    return re.sub(r",\s*\]", "]", made)
-
-
-def _shell_words(text: str, *, doubled: bool) -> str:
-    """Return a flag and its value as words of a shell: JSON is quoted, and has doubled braces in a recipe."""
-    name, _, value = text.partition(" ")
-    if "{" not in value and '"' not in value:
-        return text
-    return f"{name} '{value.replace('{', '{{').replace('}', '}}') if doubled else value}'"
-
-
-def _variable(lines: list[str | None], place: int, edit: Edit) -> str | None:
-    """Return a line with a variable replaced or taken out."""
-    line = lines[place] or ""
-    name, value = re.escape(edit.old), edit.new.partition("=")[2]
-    if re.search(rf"\bname\s*:\s*['\"]?{name}\b", line):
-        return _pod_variable(lines, place, edit)
-    if match := re.match(rf"^(\s*['\"]?){name}(['\"]?\s*:\s*).*$", line):
-        return f"{match[1]}{edit.new.partition('=')[0]}{match[2]}{json.dumps(value)}" if edit.new else ""
-    if match := re.match(rf"^(\s*-\s+['\"]?){name}=[^'\"\n]*(['\"]?\s*)$", line):
-        return f"{match[1]}{edit.new}{match[2]}" if edit.new else ""
-    word = re.compile(rf"((?:-e|--env)[ =])?(?<![\w-])(['\"]?){name}=(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"\\;]*)\2(?=[\s\\;]|$)")
-    match = word.search(line)
-    if match is None:
-        return None
-    new = f"{match[1] or ''}{match[2]}{edit.new}{match[2]}" if edit.new else ""
-    rest = line[match.end() :]
-    return f"{line[: match.start()]}{new}{rest if new else rest.lstrip(' ')}"
-
-
-def _pod_variable(lines: list[str | None], place: int, edit: Edit) -> str:
-    """Return the line of a variable in Kubernetes' form, which has one line, or a second one for its value."""
-    line = lines[place] or ""
-    following = lines[place + 1] if place + 1 < len(lines) else None
-    has_second = following is not None and re.match(r"\s*value\s*:", following) is not None and "value" not in line
-    value = json.dumps(edit.new.partition("=")[2])
-    if not edit.new:
-        if has_second:
-            lines[place + 1] = None
-        return ""
-    if has_second:
-        lines[place + 1] = re.sub(r"(value\s*:\s*).*", rf"\g<1>{value}", following or "")
-        return line
-    return re.sub(r"(value\s*:\s*)['\"]?[^'\"},\n]*['\"]?", rf"\g<1>{value}", line)
-
-
-def _joined(lines: Sequence[str | None]) -> list[str]:
-    """Return the lines that are left: a command whose last lines are gone ends, and a key of YAML that has lost all goes, too."""
-    kept = list[str]()
-    for place, line in enumerate(lines):
-        if line is not None:
-            kept.append(line)
-            continue
-        following = next((each for each in lines[place + 1 :] if each is not None), "")
-        if kept and kept[-1].rstrip().endswith("\\") and (not following.strip() or not following[:1].isspace()):
-            kept[-1] = kept[-1].rstrip()[:-1].rstrip()
-        if (
-            kept
-            and re.fullmatch(r"\s*(?:- )?[\w-]+:\s*", kept[-1])
-            and _indent(following) <= _indent(kept[-1])
-            and not _is_item(following, kept[-1])
-        ):
-            kept.pop()
-    return kept
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-def _is_item(line: str, key: str) -> bool:
-    """Tell whether a line is an item of a key's list, which may have the key's own indentation."""
-    return line.lstrip().startswith("- ") and _indent(line) >= _indent(key)

@@ -196,7 +196,10 @@ def _started(subject: LogSubject) -> Iterator[Found]:
             f"it ends before the server is ready, while {reading.stage or 'starting'}", "wait, or see what ended the server"
         )
     else:
-        yield wrong(f"the server did not start; it was {reading.stage or 'starting'}", "see its errors", reading.error.number)
+        did_not = wrong(
+            f"the server did not start; it was {reading.stage or 'starting'}", "see its errors", reading.error.number
+        )
+        yield replace(did_not, within="errors")
 
 
 def _foreign(subject: LogSubject) -> Iterator[Found]:

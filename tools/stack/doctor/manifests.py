@@ -15,10 +15,9 @@ from stack.doctor.commands import (
     Flag,
     Serve,
     Setting,
-    is_serving,
+    says_again,
     served,
     shell_commands,
-    starts_itself,
     variable,
 )
 from stack.doctor.shell import Word
@@ -197,6 +196,7 @@ def _service(found: Collector, service: yaml.Node) -> None:
         tuple(settings),
         shared=shm or any(mounted == _SHM for mounted in _mounts(nodes.value(service, "volumes"))),
         image=_word(nodes.value(service, "image")),
+        lacks_gpu=_lacks_gpu(service),
     )
     found.containers.append(container)
     found.settings += settings
@@ -205,7 +205,10 @@ def _service(found: Collector, service: yaml.Node) -> None:
     parts = [part for name in ("entrypoint", "command") if (part := nodes.value(service, name)) is not None]
     words = [word for part in parts for word in nodes.words(part)]
     is_own = nodes.value(service, "entrypoint") is None
+    serves = len(found.serves)
     _image_command(found, words, nodes.text(nodes.value(service, "image")), container, is_own=is_own)
+    if nodes.value(service, "profiles") is None:
+        found.serves[serves:] = [replace(serve, is_beside=True) for serve in found.serves[serves:]]
     build = nodes.value(service, "build")
     if (
         build is not None
@@ -215,6 +218,16 @@ def _service(found: Collector, service: yaml.Node) -> None:
         folder = nodes.text(nodes.value(build, "context")) or nodes.text(build) or "."
         file = nodes.text(nodes.value(build, "dockerfile")) or "Dockerfile"
         found.built.append((f"{folder.removesuffix('/')}/{file}".removeprefix("./"), nodes.line(build)))
+
+
+def _lacks_gpu(service: yaml.Node) -> bool:
+    """Tell whether a service gets no GPU: nothing of it names devices, a runtime, or a service with more settings."""
+    given = ("runtime", "gpus", "devices", "device_cgroup_rules", "extends", "privileged")
+    reserved = nodes.value(service, "deploy")
+    for name in ("resources", "reservations", "devices"):
+        reserved = nodes.value(reserved, name)
+    visible = any(setting.name.startswith("NVIDIA_VISIBLE") for setting in _environment(nodes.value(service, "environment")))
+    return reserved is None and not visible and all(nodes.value(service, name) is None for name in given)
 
 
 def _word(node: yaml.Node | None) -> Word | None:
@@ -233,8 +246,8 @@ def _image_command(found: Collector, words: list[Word], image: str, container: C
         return
     serves, others = len(found.serves), len(found.others)
     shell_commands(found, iter((tuple(words),)), container)
-    if is_own and starts_itself(image) and is_serving(words):
-        found.serves[serves:] = [replace(serve, is_repeated=True) for serve in found.serves[serves:]]
+    repeated = says_again(image, words) if is_own else ""
+    found.serves[serves:] = [replace(serve, repeated=repeated) for serve in found.serves[serves:]]
     if len(found.serves) > serves or len(found.others) > others:
         return
     # The flags tell whose they are where the image's name does not.
@@ -242,7 +255,8 @@ def _image_command(found: Collector, words: list[Word], image: str, container: C
     if (words[0].text.startswith("--") and is_ours) or _VLLM.search(image):
         if _note_other(found, image, container.line):
             return
-        found.serves.append(served(tuple(words[words[0].text == "serve" :]), words[0].line, container))
+        serve = served(tuple(words[words[0].text == "serve" :]), words[0].line, container)
+        found.serves.append(replace(serve, repeated=repeated))
 
 
 def _note_other(found: Collector, image: str, line: int) -> bool:

@@ -35,7 +35,7 @@ def _words(node: ast.List | ast.Tuple) -> Iterator[Word]:
     """Yield the words of a list of arguments; what is not a text is unknown, like a variable."""
     for item in node.elts:
         if isinstance(item, ast.Constant) and isinstance(item.value, str | int | float):
-            yield Word(str(item.value), item.lineno)
+            yield Word(_text(item.value), item.lineno)
         elif not isinstance(item, ast.Starred):
             yield Word("$value", item.lineno)
 
@@ -56,8 +56,16 @@ def _called(node: ast.Call) -> Serve:
 
 def _value(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
-        return None if node.value is True else str(node.value)
+        return None if node.value is True else _text(node.value)
     return "$value"
+
+
+def _text(value: object) -> str:
+    """Return a constant as text; a number with more digits than Python writes is unknown."""
+    try:
+        return str(value)
+    except ValueError:
+        return "$value"
 
 
 def _name(node: ast.expr) -> str:
@@ -70,4 +78,4 @@ def _assigned(node: ast.Assign) -> Iterator[Setting]:
         if not isinstance(target, ast.Subscript) or _name(target.value) != "environ":
             continue
         if isinstance(target.slice, ast.Constant) and isinstance(node.value, ast.Constant):
-            yield Setting(str(target.slice.value), str(node.value.value), node.lineno)
+            yield Setting(_text(target.slice.value), _text(node.value.value), node.lineno)

@@ -2,18 +2,22 @@
 """Rules for settings that apply everywhere: in this machine's environment, in a script, in a recipe."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from stack.base.errors import StackError
 from stack.doctor.finding import Found, fine, note, wrong
+from stack.doctor.knowledge.values import whole
 from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
 """Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
 MOST_JOBS = 8
 """Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
+JOBS = 2
+"""Number of compilers that is advised, as in the recipes: they take 10-20 GB, which a server leaves of 128 GB beside its model."""
 _NORMAL = Version("0.7.0")
 """First version of FlashInfer that adds the suffix itself (compilation_context.py)."""
 UNIFIED = 0.85
@@ -28,6 +32,7 @@ _LEAST = 13 * 10**9
 """Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB."""
 DEFAULT = 0.92
 """Default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
+_SHARE = re.compile(r"[0-9]?\.[0-9]{1,9}|1(?:\.0{0,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,49 +93,76 @@ def _covers(listed: str, capability: str) -> bool:
 
 def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *, has: str = "are free") -> Iterator[Found]:
     """Compare MAX_JOBS with bytes of memory. None means not set: then ninja starts two more compilers than there are cores."""
-    if value is not None and not (value.isascii() and value.isdigit() and int(value)):
-        yield wrong(f"MAX_JOBS is {value!r}: FlashInfer takes a number, or ignores it", "MAX_JOBS=2", line)
+    if value is not None and not whole(value):
+        yield wrong(f"MAX_JOBS is {value!r:.60}: FlashInfer takes a number, or ignores it", jobs_advice(memory), line)
         return
-    count = int(value) if value is not None else cores + 2
-    fits = max(1, memory // EACH[1])
+    count = whole(value) or cores + 2
+    advised = jobs_advice(memory)
     named = f"MAX_JOBS={value}" if value is not None else f"MAX_JOBS is not set: {count} compilers at once"
     peak = f"{count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB at 5-10 GB for each CUTLASS kernel"
     if count * EACH[0] > memory and count > 1:
         problem = f"{named} may take {peak}, {memory // 10**9} GB {has}: cicc is killed"
-        yield wrong(problem, f"MAX_JOBS={fits}", line) if value is not None else note(problem, f"MAX_JOBS={fits}", line)
+        yield wrong(problem, advised, line) if value is not None else note(problem, advised, line)
     elif count * EACH[1] > memory and count > 1:
-        yield note(f"{named} may take {peak}, {memory // 10**9} GB {has}", f"MAX_JOBS={fits}", line)
+        yield note(f"{named} may take {peak}, {memory // 10**9} GB {has}", advised, line)
     else:
         yield fine(f"{named}: {peak}, {memory // 10**9} GB {has}", line)
+
+
+def jobs_advice(memory: int | None = None) -> str:
+    """Return the one number of compilers that is advised, with its reason; `memory`: bytes that there are, None if unknown."""
+    count = JOBS if memory is None else max(1, min(JOBS, memory // EACH[1]))
+    compilers = "one compiler takes" if count == 1 else f"{count} compilers take"
+    return f"MAX_JOBS={count}: {compilers} {count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB, and the model needs memory, too"
+
+
+def share(arguments: Sequence[str], recipe: str) -> float | None:
+    """Return the last --gpu-memory-utilization of a recipe's arguments, or vLLM's default; None for one that its user sets.
+
+    Raises:
+        StackError: it is no share of a memory.
+
+    """
+    flag, found = "--gpu-memory-utilization", str(DEFAULT)
+    for place, word in enumerate(arguments):
+        if word == flag:
+            found = arguments[place + 1] if place + 1 < len(arguments) else ""
+        elif word.startswith(f"{flag}="):
+            found = word.partition("=")[2]
+    if found.startswith("$"):
+        return None
+    if not _SHARE.fullmatch(found) or not 0 < float(found) <= 1:
+        raise StackError(f"recipe {recipe}: {flag} is {found!r:.60}", "write a share of the memory, such as 0.7")
+    return float(found)
 
 
 def utilization(share: float, memory: int, available: int | None, line: int | None = None) -> Iterator[Found]:
     """Check --gpu-memory-utilization if CPU and GPU share `memory` bytes, with `available` free (None if unknown)."""
     taken = share * memory
+    default = "vLLM's default, " if share == DEFAULT else ""
+    named = f"{default}--gpu-memory-utilization {share:g}"
     room = memory - taken
     fitting = min(UNIFIED, int((memory - _VERIFIED) / memory * 20) / 20)
     if available is not None and taken > available:
         yield wrong(
-            f"--gpu-memory-utilization {share:g} wants {taken / 10**9:.0f} GB, {available / 10**9:.0f} GB of the memory that CPU and GPU "
+            f"{named} wants {taken / 10**9:.0f} GB, {available / 10**9:.0f} GB of the memory that CPU and GPU "
             "share are free: vLLM does not start",
             "end what takes memory (free -h), if it is not this very server, or write less",
             line,
         )
     elif room < _LEAST:
         yield wrong(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: "
+            f"{named} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: "
             "loading and compiling kernels run out of it",
             f"--gpu-memory-utilization {fitting:g}",
             line,
         )
     elif room < _VERIFIED:
         yield note(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: {UNIFIED:g} was verified on a "
+            f"{named} leaves {room / 10**9:.0f} GB of a memory that CPU and GPU share: {UNIFIED:g} was verified on a "
             "DGX Spark, more is tight while kernels are compiled",
             f"--gpu-memory-utilization {fitting:g}",
             line,
         )
     else:
-        yield fine(
-            f"--gpu-memory-utilization {share:g} leaves {room / 10**9:.0f} GB of the memory that CPU and GPU share", line
-        )
+        yield fine(f"{named} leaves {room / 10**9:.0f} GB of the memory that CPU and GPU share", line)

@@ -16,7 +16,7 @@ from stack.doctor.server.client import Client, NoAnswer
 from stack.doctor.server.context import LONG, NotAsked
 from stack.doctor.server.interview import Asked, Interview, Question
 from stack.doctor.server.questions import QUESTIONS
-from stack.doctor.server.shown import SEE_LOG, shown
+from stack.doctor.server.shown import SEE_LOG, hiding, shown, without
 
 CHECKS = QUESTIONS
 NOT_ASKED = "not asked"
@@ -84,7 +84,8 @@ def interview(
             yield _asked(question, url, key, NOT_ASKED, (unknown(f"not asked: {why}"),), 0, 0.0)
             continue
         tell(f"asking: {question.about}")
-        asked = _ask(question, subject)
+        with hiding(key):
+            asked = _ask(question, subject)
         yield asked
         silence = _silence(question, asked, subject)
 
@@ -98,6 +99,8 @@ def _ask(question: Question, subject: Interview) -> Asked:
         found += question.look(subject)
     except NotAsked as left_out:
         outcome = NOT_ASKED
+        if left_out.found is None:
+            return _asked(question, subject.client.url, subject.client.key, outcome, (), 0, time.monotonic() - began)
         found.append(left_out.found)
     except NoAnswer as failed:
         found.append(failed.found)
@@ -121,14 +124,14 @@ def _died(failed: NoAnswer, subject: Interview) -> bool:
 def _asked(
     question: Question, url: str, key: str | None, outcome: str, found: tuple[Found, ...], tokens: int, seconds: float
 ) -> Asked:
-    worst = next(severity for severity in _ORDER if any(each.severity is severity for each in found))
+    worst = next((severity for severity in _ORDER if any(each.severity is severity for each in found)), Severity.FINE)
     findings = tuple(Finding(question.name, url, _without(key, each)) for each in found)
     return Asked(question, outcome or str(worst), findings, tokens, seconds)
 
 
 def _without(key: str | None, found: Found) -> Found:
-    """Take the API key out of a server's words: who sees a finding need not know it."""
-    return replace(found, what=found.what.replace(key, "<key>"), fix=found.fix.replace(key, "<key>")) if key else found
+    """Take the API key out of a finding, where words of the server stand in it that were not shown as such."""
+    return replace(found, what=without(key, found.what), fix=without(key, found.fix))
 
 
 def _silence(question: Question, asked: Asked, subject: Interview) -> str:

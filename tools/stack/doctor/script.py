@@ -21,6 +21,7 @@ _SPARK = re.compile(
 )
 """Names that only a DGX Spark has: its GPU, its network interfaces, and images for it."""
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRANCH = re.compile(r"^[ \t]*(?:(?:if|case|select|function)\s|[\w-]{1,60}[ \t]{0,9}\(\))", re.MULTILINE)
 _MANIFEST = re.compile(r"^(?:apiVersion|services|recipe_version):", re.MULTILINE)
 
 
@@ -80,6 +81,7 @@ def parse(path: str, text: str) -> Script:
         tuple(dict.fromkeys(found.others)),
         found.is_spark or _SPARK.search(text) is not None,
         tuple(dict.fromkeys(found.built)),
+        _BRANCH.search(text) is not None,
     )
 
 

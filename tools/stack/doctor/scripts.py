@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
+from stack.deploy.removed_settings import for_shell
 from stack.doctor import images, rules, yardstick
 from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
+from stack.doctor.knowledge.values import whole
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
 from stack.doctor.yardstick import Measure
@@ -25,6 +27,10 @@ _CACHES = re.compile(
 _FORCED = re.compile(r"-\w*[rR]\w*|--recursive")
 _NO_GRAPHS = re.compile(r"""cudagraph_mode["']?\s*[:=]\s*["']?NONE""")
 _HARMONY = "openai_gptoss"
+_MARLIN = "--moe-backend=marlin"
+_SM90_ONLY = "--moe-backend=flashinfer_cutlass"
+"""In upstream's releases, for MXFP4 experts: its BF16 variant."""
+_OTHER_DEVICES = re.compile(r"rocm|cpu|xpu|tpu|hpu|gaudi|neuron|ascend", re.IGNORECASE)
 _EMPTY = re.compile(r"|\$\{\w+:?-\}")
 
 
@@ -82,8 +88,9 @@ def _serves(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         if serve.is_repeated:
             yield wrong(
-                "the image starts `vllm serve` itself, and its command says so again: vLLM takes `vllm` for the model and refuses the rest",
-                "leave `vllm serve` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
+                f"the image starts `vllm serve` itself, and its command says so again: vLLM takes `{serve.repeated.split()[0]}` for the "
+                "model and refuses the rest",
+                f"leave `{serve.repeated}` out of the command, or replace the entry point (docker run --entrypoint, compose: entrypoint, "
                 "Kubernetes: command)",
                 serve.line,
             )
@@ -124,7 +131,7 @@ def _has_several_gpus(serve: Serve) -> bool:
     ]
     ray = serve.flag("--distributed-executor-backend")
     return (
-        any(value is not None and value.isdigit() and int(value) > 1 for value in ranks)
+        any((whole(value) or 0) > 1 for value in ranks)
         and not settings.several_nodes(serve)
         and (ray is None or ray.value != "ray")
     )
@@ -174,7 +181,7 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
                 f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line, edits
             )
         elif odd := subject.values.get(pair):
-            fix = f"{flag.name} {odd.near}" if odd.near else "take a value that it lists, or leave the flag out"
+            fix = f"{flag.name} {odd.near}" if odd.near else "write a value that it takes, or leave the flag out"
             yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:
         yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", "stack fetch")
@@ -187,15 +194,27 @@ def _successor(subject: ScriptSubject, gone: Replacement) -> str:
     if _is_given(subject, gone):
         return f"; {gone.by[0].partition('=')[0]} is given already"
     runs = _that_run(subject, gone)
-    return f"; {gone.advice}" if runs == gone.by else f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+    if runs == gone.by:
+        return f"; {gone.advice}"
+    names = " and ".join(dict.fromkeys(_maker(each) for each in gone.by if each not in runs))
+    return f"; use {' or '.join(map(for_shell, runs))} ({names} kernels do not run on SM12x)"
+
+
+def _maker(argument: str) -> str:
+    return "TRTLLM's" if "trtllm" in argument else "CUTLASS's BF16"
 
 
 def _that_run(subject: ScriptSubject, gone: Replacement) -> tuple[str, ...]:
-    """Return the replacements that run on the machine; without a known machine, all of them."""
+    """Return the replacements that run on the machine; without a known machine, all of them.
+
+    On SM12x, `flashinfer_cutlass` starts gpt-oss with the series mxfp4-moe only, and Marlin with every release.
+    """
     hardware = subject.hardware
-    if hardware is None or "sm12x" not in hardware or not any("trtllm" in each for each in gone.by):
+    if hardware is None or "sm12x" not in hardware:
         return gone.by
-    return tuple(each for each in gone.by if "trtllm" not in each) or ("--moe-backend=marlin",)
+    is_harmony = any(map(_is_gpt_oss, subject.script.serves))
+    runs = [each for each in gone.by if "trtllm" not in each and not (is_harmony and each == _SM90_ONLY)]
+    return gone.by if len(runs) == len(gone.by) else tuple(runs) or (_MARLIN,)
 
 
 def _instead(subject: ScriptSubject, name: str, line: int, gone: Replacement) -> tuple[Edit, ...]:
@@ -299,6 +318,18 @@ def _deleted(subject: ScriptSubject) -> Iterator[Found]:
             )
 
 
+def _gpus(subject: ScriptSubject) -> Iterator[Found]:
+    for serve in subject.script.serves:
+        container = serve.container
+        image = container.image.text if container is not None and container.image is not None else ""
+        if container is not None and container.lacks_gpu and not _OTHER_DEVICES.search(image):
+            yield note(
+                "the service names no GPU: unless Docker gives every container one, vLLM finds none and does not start",
+                "compose: gpus: all, or deploy.resources.reservations.devices with `capabilities: [gpu]`",
+                container.line,
+            )
+
+
 def _kept(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         container = serve.container
@@ -358,6 +389,8 @@ def _holds_cache(mounted: str) -> bool:
 
 def _memory(subject: ScriptSubject) -> Iterator[Found]:
     target = subject.machine
+    if target is not None and target.unified:
+        yield from _together(subject)
     for serve in subject.script.serves:
         flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
         if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or (flag is None and not serve.is_whole):
@@ -378,6 +411,41 @@ def _memory(subject: ScriptSubject) -> Iterator[Found]:
                 f"say for which machine it is with --recipe, or write {rules.UNIFIED:g} there",
                 line,
             )
+
+
+def _together(subject: ScriptSubject) -> Iterator[Found]:
+    """Check the servers of a file that run at once: each at a port of its own, and no branch chooses among them."""
+    if subject.script.has_branches:
+        return
+    shares = dict[str, tuple[float, int]]()
+    for at, serve in enumerate(subject.script.serves):
+        flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
+        share, port = _share(flag), _port(serve)
+        is_last = at == len(subject.script.serves) - 1
+        if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or not serve.is_whole or settings.several_nodes(serve):
+            continue
+        if share is None or port is None or port in shares or not (serve.is_beside or is_last):
+            continue
+        shares[port] = share, flag.line if flag is not None else serve.line
+    total = sum(share for share, _ in shares.values())
+    if len(shares) > 1 and total > 1:
+        lines = [line for _, line in shares.values()]
+        yield wrong(
+            f"{len(shares)} servers want {' + '.join(f'{share:g}' for share, _ in shares.values())} of one memory "
+            f"(lines {', '.join(map(str, lines))}): the last one does not start",
+            f"write shares of at most {rules.UNIFIED:g} together, or start one after the other has ended",
+            lines[-1],
+        )
+
+
+def _port(serve: Serve) -> str | None:
+    """Return the port at which clients ask a server; None if the file does not say it."""
+    flag = serve.flag("--port")
+    if serve.container is not None and not serve.container.host_network:
+        found = [port.text.rpartition(":")[0].rpartition(":")[2] for port in serve.container.published]
+        return found[0] if len(found) == 1 and found[0].isdigit() else None
+    port = flag.value if flag is not None else "8000"
+    return port if port is not None and port.isdigit() else None
 
 
 def _share(flag: Flag | None) -> float | None:
@@ -424,7 +492,7 @@ def _exposed(subject: ScriptSubject) -> Iterator[Found]:
         edits = (Edit(host.line, "--host", "--host 127.0.0.1"),) if host is not None and host.line == line else ()
         if line is not None and not has_key and key is None and subject.script.sources:
             yield unknown(
-                f"whether a key is wanted of everyone on the network: VLLM_API_KEY may stand in {subject.script.sources[0]}",
+                f"whether clients in the network need a key: VLLM_API_KEY may stand in {subject.script.sources[0]}",
                 "see that it does, or --host 127.0.0.1 (in a container: publish 127.0.0.1:8000:8000)",
                 line,
             )
@@ -481,10 +549,10 @@ def _jobs(subject: ScriptSubject) -> Iterator[Found]:
     if subject.machine is not None:
         free, memory = subject.machine.available, subject.machine.memory
         yield from rules.jobs(setting.value, free or memory, 0, setting.line, has="are free" if free else "are there at all")
-    elif setting.value.isdigit() and int(setting.value) > rules.MOST_JOBS:
+    elif (count := whole(setting.value) or 0) > rules.MOST_JOBS:
         yield note(
-            f"MAX_JOBS={setting.value} may take {int(setting.value) * 5}-{int(setting.value) * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
-            f"MAX_JOBS={rules.MOST_JOBS}, or less",
+            f"MAX_JOBS={count} may take {count * 5}-{count * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
+            rules.jobs_advice(),
             setting.line,
         )
 
@@ -497,6 +565,7 @@ CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("eager", "CUDA graphs are on", _eager),
     Check("reasoning-parser", "the reasoning parser is the model's", _parser),
     Check("caches-deleted", "it deletes no caches", _deleted),
+    Check("gpu", "its services have GPUs, or it has none", _gpus),
     Check("caches-kept", "caches outlive the containers", _kept),
     Check("shared-memory", "the container has enough of /dev/shm, or there is none", _shared),
     Check("memory", "enough memory is left", _memory),

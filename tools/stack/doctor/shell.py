@@ -7,7 +7,7 @@ itself sets it to a plain value.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stack.base.errors import StackError
 
@@ -31,10 +31,11 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([\s\S]*)")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word without its quotes, and its line, counted from 1."""
+    """A word without its quotes, and its line, counted from 1; `is_before_and`: whether it ends a command in the background."""
 
     text: str
     line: int
+    is_before_and: bool = False
 
 
 Command = tuple[Word, ...]
@@ -65,6 +66,8 @@ def commands(text: str, first: int = 1) -> Iterator[Command]:
         elif kind == "end" and text_ == "(" and words and words[-1].text.endswith("="):
             words = [Word(f"{words[-1].text}(", line)]
         elif kind == "end" and words and not (listing and text_ != ")"):
+            if text_ == "&":
+                words[-1] = replace(words[-1], is_before_and=True)
             yield _known(tuple(words), known)
             words = []
         line += text_.count("\n")

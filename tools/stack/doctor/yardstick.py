@@ -126,7 +126,7 @@ def _ranks(serve: Serve) -> dict[str, int | None]:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 and int(text) else None
+    return values.whole(text) or None
 
 
 def _gpus(serve: Serve, measure: Measure) -> Iterator[Found]:

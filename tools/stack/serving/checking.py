@@ -18,18 +18,21 @@ _NCCL = (
     "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_MERGE_NICS", "NCCL_IB_DISABLE", "NCCL_IB_TIMEOUT", "NCCL_DEBUG",
     "NCCL_DEBUG_SUBSYS", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_CUMEM_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_ALGO", "NCCL_PROTO",
 )  # fmt: skip
+_HARMONY = ("TIKTOKEN_ENCODINGS_BASE", "TIKTOKEN_RS_CACHE_DIR")
 _TORCH = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
 LIBRARIES = MappingProxyType(
     {
         **dict.fromkeys(_NCCL, "NCCL"),
         **dict.fromkeys(_TORCH, "torch"),
+        **dict.fromkeys(_HARMONY, "harmony"),
         "GLOO_SOCKET_IFNAME": "torch's Gloo",
         "CUTE_DSL_ARCH": "nvidia-cutlass-dsl",
     }
 )
 """Variables that no pinned source reads, with the library that does. Documented at
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, https://docs.pytorch.org/docs/stable/distributed.html,
-https://docs.pytorch.org/docs/stable/notes/cuda.html and https://docs.nvidia.com/cutlass/latest/media/docs/pythonDSL/."""
+https://docs.pytorch.org/docs/stable/notes/cuda.html and https://docs.nvidia.com/cutlass/latest/media/docs/pythonDSL/; harmony's are in
+openai/harmony, src/tiktoken_ext/public_encodings.rs."""
 
 
 @dataclass(frozen=True, slots=True)

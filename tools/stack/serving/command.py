@@ -32,7 +32,8 @@ class Command:
 
     def __str__(self) -> str:
         """Return a line for a shell."""
-        given = [f"{name}={_word(value)}" for name, value in self.environment.items()]
+        # A name is quoted, too: what is no variable's must not become a command.
+        given = [f"{shlex.quote(name)}={_word(value)}" for name, value in self.environment.items()]
         return " ".join((*given, *map(_word, self.arguments)))
 
 

@@ -20,7 +20,7 @@ from stack.serving import general, layout, measured, speculation, traffic
 from stack.serving.layout import Layout
 from stack.serving.measured import Measured
 from stack.serving.release_steps import way as way  # noqa: PLC0414 - part of this module's interface
-from stack.serving.shapes import config_file
+from stack.serving.shapes import config_file, counting
 from stack.serving.speculation import Speculation
 from stack.serving.traffic import CACHE, Component
 
@@ -31,6 +31,8 @@ _SLOWEST, _FASTEST = 0.1, 1_000_000
 LONGEST = 131_072
 """Longest context of gpt-oss in tokens."""
 _NODES = 1024
+_MANY = 10**12
+"""Requests of which each expert has at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Change:
 class Roofline:
     """The limits of a recipe on a machine, and the changes that lead to it from the release and the checkpoint's formats.
 
-    `layout` and `steps` are those of gpt-oss; `moe` is the backend of its experts. `notes` say what is not counted.
+    `layout` and `steps` are those of gpt-oss; `moe` is the backend of its experts. `notes` say what is not counted. `weights`: bytes of
+    all matrices on each node, of all experts, too.
     """
 
     recipe: Recipe
@@ -98,6 +101,24 @@ class Roofline:
     steps: tuple[Change, ...] = ()
     speculation: Speculation | None = None
     notes: tuple[str, ...] = ()
+    weights: float = 0.0
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory of each node has room for its weights."""
+        return self.weights <= self.machine.memory * 1e9
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes; first, that the weights do not fit, if so."""
+        if self.fits:
+            return self.notes
+        each = " each" if self.nodes > 1 else ""
+        has = f"{self.weights / 1e9:.0f} GB of weights{each}, {self.machine.title} has {self.machine.memory:g} GB"
+        return (
+            f"it does not fit: {has}, so no speed here can be reached: name more --nodes, or a quantized checkpoint",
+            *self.notes,
+        )
 
     @property
     def moe(self) -> str | None:
@@ -162,7 +183,7 @@ def of(
     )
     steps = _steps(laid_out, machine, contexts, batches[0]) if laid_out is not None and speculative is None else ()
     model = str(config) if config is not None else recipe.model
-    return Roofline(recipe, model, machine, known, laid_out, points, steps, speculative, notes)
+    return Roofline(recipe, model, machine, known, laid_out, points, steps, speculative, notes, _weights(read))
 
 
 def machine(recipe: Recipe, name: str | None = None, bandwidth: float | None = None) -> Profile:
@@ -202,6 +223,11 @@ def limit(recipe: Recipe, machine: Profile, context: int) -> float:
     if found.notes:
         raise StackError(f"recipe {recipe.name}: {found.notes[0]}", "name --acceptance")
     return found.points[0].limit
+
+
+def _weights(read: Callable[[int, int], tuple[Component, ...]]) -> float:
+    """Count the bytes of all matrices: so many requests read every expert."""
+    return sum(part.size for part in read(0, _MANY) if part.name not in (CACHE, counting.STATE, counting.DRAFTS))
 
 
 def _with_nodes(recipe: Recipe, nodes: int | None) -> Recipe:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from stack.base.errors import StackError
+from stack.deploy import recipe_checks
 from stack.deploy.node_settings import BETWEEN, ON_NODES
 from stack.deploy.recipes import Recipe
 from stack.serving.command import HOST, PORT
@@ -44,7 +45,7 @@ def export(recipe: Recipe, container: str | None = None) -> str:
     checkpoint, machine = recipe.checkpoint, recipe.hardware
     if checkpoint is None or machine is None:
         raise StackError(f"recipe {recipe.name} has no published model", "name a recipe that has: `stack recipe list`")
-    for text in (recipe.title, container or "", *recipe.arguments, *recipe.environment, *recipe.environment.values()):
+    for text in (container or "", *recipe_checks.texts(recipe)):
         if not text.isprintable():
             raise StackError(f"recipe {recipe.name} has control characters in {text!r:.60}", "take them out")
     defaults: dict[str, Any] = {"port": _Plain(str(PORT)), "host": HOST}
@@ -72,6 +73,11 @@ def export(recipe: Recipe, container: str | None = None) -> str:
 
 
 def _header(recipe: Recipe, container: str | None) -> Iterator[str]:
+    """Yield the comment's lines, one for each fact: a line break in one would add a key to the file."""
+    return (" ".join(fact.split()) for fact in _facts(recipe, container))
+
+
+def _facts(recipe: Recipe, container: str | None) -> Iterator[str]:
     expected = recipe.backends
     named = [
         ("MoE", expected.moe),
@@ -84,7 +90,7 @@ def _header(recipe: Recipe, container: str | None) -> Iterator[str]:
         yield f"Its log should name: {', '.join(f'{part} {value}' for part, value in named if value)}."
     for speed in (*recipe.speeds, *recipe.batch_speeds):
         together = f" of {speed.requests} requests" if speed.requests > 1 else ""
-        yield f"{speed.decode:g} tok/s{together} after {speed.context} tokens: {' '.join(speed.source.split())}"
+        yield f"{speed.decode:g} tok/s{together} after {speed.context} tokens: {speed.source}"
     yield f"host: {HOST} is this machine only. Set VLLM_API_KEY before you let others in: the runner shares the host's network."
     if container is None:
         yield "Add `container`: an image of this stack. Upstream's images lack its patches."

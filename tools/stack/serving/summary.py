@@ -19,7 +19,7 @@ def shell(process: Process, here: Mapping[str, str]) -> str:
     If the process does not get all of `here`, the line starts from an empty environment. The API key is never written: the line takes
     it from the environment.
     """
-    variables = [f"{name}={shlex.quote(value)}" for name, value in own(process, here).items()]
+    variables = [f"{shlex.quote(name)}={shlex.quote(value)}" for name, value in own(process, here).items()]
     if not _takes_all(process, here):
         key = [f'{KEY}="${KEY}"'] if process.environment.get(KEY) else []
         variables = ["env", "-i", *variables, *key]

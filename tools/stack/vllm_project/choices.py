@@ -7,6 +7,7 @@ A flag is left out unless the tree certainly declares all of its values.
 import ast
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -30,16 +31,25 @@ _AUTO = "auto"
 """A flag with an enumeration of backends takes this, too: the platform then chooses."""
 
 
+_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)?[kKmMgGtT]?|auto|none", re.IGNORECASE)
+"""Whole numbers, and the other forms that some flags for them take (vllm/utils/argparse_utils.py, 0.32)."""
+_TEXT = re.compile(r"[\w.+-]{1,60}", re.ASCII)
+"""Values that are complete: no variable or placeholder is in them."""
 _FEW = 12
 """Upper bound of the values that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The arguments that a flag takes: one of `values`, or JSON with `keys`; None if it does not take that kind."""
+    """The arguments that a flag takes: one of `values`, or JSON with `keys`; None if it does not take that kind.
+
+    `is_exact`: whether values are compared as they are; `is_number`: whether it takes a whole number.
+    """
 
     values: frozenset[str] | None = None
     keys: frozenset[str] | None = None
+    is_exact: bool = False
+    is_number: bool = False
 
 
 def unknown(files: Files, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
@@ -50,7 +60,9 @@ def unknown(files: Files, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str
 
 
 def _unknown(flag: str, value: str, known: Choices) -> Unknown | None:
-    if known.values is not None and not _same(value, known.values):
+    if known.is_number and _TEXT.fullmatch(value) and not _NUMBER.fullmatch(value):
+        return Unknown(flag, f"{flag} does not take {value}: it takes a whole number", None)
+    if known.values is not None and value not in known.values and (known.is_exact or not _same(value, known.values)):
         return Unknown(flag, f"{flag} does not take {value}: {_near(value, known.values)}", nearest(value, known.values))
     if known.keys is not None and (odd := sorted({*_keys(value)} - known.keys)):
         return Unknown(
@@ -70,8 +82,12 @@ def _plain(value: str) -> str:
 
 def _near(name: str, known: frozenset[str]) -> str:
     near = nearest(name, known)
-    others = f"it takes {', '.join(sorted(known))}" if len(known) <= _FEW else "nothing there is named like it"
-    return f"the nearest is {near}" if near else others
+    if near:
+        return f"the nearest is {near}"
+    if len(known) <= _FEW:
+        return f"it takes {', '.join(sorted(known))}"
+    begin = sorted(each for each in known if name and _plain(each).startswith(_plain(name)))[:_FEW]
+    return f"names that begin with it are {', '.join(begin)}" if begin else "nothing there is named like it"
 
 
 def _keys(value: str) -> tuple[str, ...]:
@@ -88,7 +104,7 @@ def declared(files: Files) -> Mapping[str, Choices]:
         return MappingProxyType({})
     source = _Source(files)
     found = {flag: source.field(of, name) for flag, (of, name) in _flags(source.tree(ENGINE)).items()}
-    found |= {flag: Choices(source.keys(path)) for flag, path in _PARSERS.items()}
+    found |= {flag: Choices(keys, is_exact=True) for flag, path in _PARSERS.items() if (keys := source.keys(path)) is not None}
     return MappingProxyType({flag: choices for flag, choices in found.items() if choices != Choices()})
 
 
@@ -119,6 +135,10 @@ def _field(expanded: ast.expr, fields: Mapping[str, tuple[str, str]]) -> tuple[s
             return table, field
         case ast.Name(name):
             return fields.get(name, ("", ""))
+        case ast.Dict([None, *names], [inner, *_]) if all(
+            isinstance(name, ast.Constant) and name.value in ("default", "help") for name in names
+        ):
+            return _field(inner, fields)  # {**table["field"], "default": None}
     return "", ""
 
 
@@ -161,8 +181,11 @@ class _Source:
 
     def _annotation(self, path: str, annotation: ast.expr) -> Choices:
         parts = [part for part in _union(annotation) if not (isinstance(part, ast.Constant) and part.value is None)]
-        values = [self._values(path, part) for part in parts]
-        if parts and all(part is not None for part in values):
+        if parts and all(isinstance(part, ast.Name) and part.id == "int" for part in parts):
+            return Choices(is_number=True)
+        # A class that is written with its module, as torch.dtype, cannot be given in a command: vLLM offers the literal only.
+        values = [self._values(path, part) for part in parts if not isinstance(part, ast.Attribute)]
+        if values and all(part is not None for part in values):
             return Choices(functools.reduce(frozenset.union, (part for part in values if part is not None)))
         keys = [self._names(path, part.id) for part in parts if isinstance(part, ast.Name)]
         known = [names for names in keys if names]

@@ -43,7 +43,7 @@ def _print_components(drawn: Roofline) -> None:
                 f"{spoken.drafts} drafts a step, each accepted with {spoken.acceptance:.0%}: "
                 f"{spoken.tokens:.2f} tokens a step and request"
             )
-        for note in drawn.notes:
+        for note in drawn.remarks:
             fact(f"note: {note}")
         *weights, _ = points[0].components
         rows = [
@@ -69,7 +69,7 @@ def _where(machine: Profile, nodes: int) -> str:
     bandwidth = f"{machine.bandwidth:g} GB/s ({machine.source}{sheet})"
     if nodes == 1:
         return f"{machine.title}, {bandwidth}"
-    return f"{nodes} x {machine.title}, each {bandwidth}; bytes are one's, the network costs nothing"
+    return f"{nodes} x {machine.title}, each {bandwidth}; sizes are of one node, the network costs nothing"
 
 
 def _print_limits(rooflines: Sequence[Roofline]) -> None:
@@ -81,7 +81,8 @@ def _print_limits(rooflines: Sequence[Roofline]) -> None:
             start = (_name(each), str(point.context), str(point.batch))
             rows.append((*start, *_cost(point.size, point), f"{point.limit:.1f}", *sheet))
     beside = () if not sheets else (f"at {sheets.pop():g}" if len(sheets) == 1 else "data sheet",)
-    print_table(("recipe", "context", "requests", "GB", "ms", "at most", *beside), rows)
+    name = "recipe" if any(each.recipe.name for each in rooflines) else "model"
+    print_table((name, "context", "requests", "GB", "ms", "at most", *beside), rows)
     say("At most: tokens a second of all requests together.")
 
 
@@ -157,7 +158,10 @@ def as_json(one: Roofline, *, steps: bool) -> dict[str, object]:
             "tokens": spoken.tokens,
             "counted": spoken.counted,
         },
-        "notes": list(one.notes),
+        "notes": list(one.remarks),
+        "weights": one.weights,
+        "memory": one.machine.memory * 1e9,
+        "fits": one.fits,
         "points": [_point_json(point) for point in one.points],
         "steps": [
             {"title": step.title, "weights": step.points[0].weights, "points": [_point_json(point) for point in step.points]}

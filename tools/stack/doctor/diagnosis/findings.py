@@ -50,35 +50,58 @@ def _known(diagnosis: Diagnosis, given: Mapping[str, str]) -> Iterator[Found]:
 def _found(hit: Hit, given: Mapping[str, str], severity: Severity, before: str = "", after: str = "") -> Found:
     rule = hit.rule
     own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
-    what = f"{before}{short(hit.line.text)}: {rule.title}; {rule.means}.{after}{own}"
+    quote = short(hit.line.text)
+    what = f"{before}{quote}: {rule.title}; {rule.means}.{after}{own}"
     because = tuple(line.number % KERNEL for line in hit.lines)
-    return Found(severity, what, advice(rule, given), hit.line.number, rule.id, str(rule.sure), because, rule.evidence)
+    return Found(
+        severity,
+        what,
+        advice(rule, given),
+        hit.line.number,
+        rule.id,
+        str(rule.sure),
+        because,
+        rule.evidence,
+        title=f"{before}{rule.title}",
+        quote=quote,
+        means=f"{rule.means}.{after}{own}",
+    )
 
 
 def _unknown(error: FirstError, severity: Severity, *, known: bool) -> Found:
     frames = " ← ".join(f"{_file(frame.file)}:{frame.line} {frame.function}" for frame in reversed(error.frames))
     inside = f"; innermost frames: {frames}" if frames else ""
     why = "no rule knows it" if not known else "no rule knows it, and it comes before the others"
-    return Found(severity, f"the first error: {short(error.line.text)}: {why}{inside}", _REPORT, error.line.number)
+    quote = short(error.line.text)
+    return Found(
+        severity,
+        f"the first error: {quote}: {why}{inside}",
+        _REPORT,
+        error.line.number,
+        title=f"the first error: {why}",
+        quote=quote,
+        means=inside.removeprefix("; "),
+    )
 
 
 def _only_consequences(diagnosis: Diagnosis, given: Mapping[str, str]) -> Found:
     hit = diagnosis.hints[0]
     number = counted(len(diagnosis.follows), "line")
-    what = (
-        f"{short(hit.line.text)}: {hit.rule.title}; {hit.rule.means}. The cause is unknown: {number} with consequences, and none with the "
-        "error itself"
-    )
+    quote = short(hit.line.text)
+    means = f"{hit.rule.means}. The cause is unknown: {number} with consequences, and none with the error itself"
     because = tuple(line.number % KERNEL for line in diagnosis.follows[:_SHOWN])
     return Found(
         Severity.WRONG,
-        what,
+        f"{quote}: {hit.rule.title}; {means}",
         advice(hit.rule, given),
         hit.line.number,
         hit.rule.id,
         str(hit.rule.sure),
         because,
         hit.rule.evidence,
+        title=hit.rule.title,
+        quote=quote,
+        means=means,
     )
 
 

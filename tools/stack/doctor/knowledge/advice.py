@@ -13,6 +13,7 @@ _READ = 20_000
 _NON_DEFAULT, _NAMESPACE = "non-default args: {", "args: Namespace("
 _ARGUMENT = re.compile(r"'?\b([a-z][a-z0-9_]{1,60})'?(?:: |=)(?:'([^']{0,400})'|([\w.+-]{1,60}))(?=[,})])")
 _FLAG = re.compile(r"(--[a-z][a-z0-9-]{1,60})(?:[ =]([a-zA-Z0-9][\w.+-]{0,60}))?(?![\w-])")
+_RAISE = re.compile(r"raise --([a-z][a-z0-9-]{1,60}) \([^()]{0,60}?(\d{1,9}(?:\.\d{1,9})?) at most\)")
 _ALONE = re.compile(r"(?:add |use |set |take |with )?(--[a-z][a-z0-9-]{1,60})")
 
 
@@ -33,8 +34,8 @@ def names_arguments(line: Line) -> bool:
 
 
 def advice(rule: Rule, settings: Mapping[str, str]) -> str:
-    """Return what to do, without the ways that are set already; all of them if nothing else is left."""
-    left = [way for way in rule.ways if not _is_set(way, settings)]
+    """Return what to do, without the ways that are set already or at their bound; all of them if nothing else is left."""
+    left = [way for way in rule.ways if not (_is_set(way, settings) or _is_at_bound(way, settings))]
     return "; or ".join(left or rule.ways)
 
 
@@ -45,6 +46,15 @@ def _is_set(way: str, settings: Mapping[str, str]) -> bool:
         return settings.get(alone[1].removeprefix("--")) == "True"
     named = [(flag.removeprefix("--"), value) for flag, value in _FLAG.findall(way) if value]
     return bool(named) and all(_is_like(settings.get(name), value) for name, value in named)
+
+
+def _is_at_bound(way: str, settings: Mapping[str, str]) -> bool:
+    """Tell whether a way raises a flag that has the value already up to which the way raises it, or a higher one."""
+    found = _RAISE.match(way)
+    try:
+        return found is not None and float(settings.get(found[1], "nan")) >= float(found[2])
+    except ValueError:
+        return False
 
 
 def _is_like(has: str | None, wanted: str) -> bool:

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from stack.base import files
 from stack.base.errors import StackError
+from stack.deploy import import_rules
 from stack.doctor.finding import Edit, Severity
 from stack.doctor.knowledge import pattern
 from stack.doctor.knowledge.pattern import Pattern
@@ -116,7 +117,7 @@ def _rule(entry: Table, origin: Origin, file: str) -> Rule:
         told=_flag(entry, "told"),
         when=_when(when) if when is not None else When(),
         facts=_conditions(entry, "facts"),
-        settings=_settings(settings) if settings is not None else None,
+        settings=_settings(settings, origin) if settings is not None else None,
         since=_version(entry, "since"),
         until=_version(entry, "until"),
         hardware=_hardware(entry),
@@ -185,7 +186,7 @@ def _conditions(entry: Table, key: str) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def _settings(entry: Table) -> Settings:
+def _settings(entry: Table, origin: Origin) -> Settings:
     made = Settings(
         _conditions(entry, "flags"),
         _conditions(entry, "variables"),
@@ -204,7 +205,22 @@ def _settings(entry: Table) -> Settings:
             )
     if odd := next((name for name in made.remove if not re.fullmatch(r"--?[\w-]+|\w+", name, re.ASCII)), None):
         raise entry.error("remove", f"has {odd!r}", "it has to be the name of a flag or a variable")
+    if origin is not Origin.PACKAGE:
+        _demand_harmless(entry, made)
     return made
+
+
+def _demand_harmless(entry: Table, made: Settings) -> None:
+    """Refuse corrections that load code or open the server: the rules of a stack came with a checkout, and --fix applies them."""
+    taken = made.remove + (tuple(each.name for each in (*made.flags, *made.variables)) if made.replace else ())
+    reasons = [
+        *(("replace", text, import_rules.correction(text)) for text in made.replace),
+        *(("append", text, import_rules.correction(text)) for text in made.append),
+        *(("remove", name, import_rules.removal(name)) for name in taken),
+    ]
+    for key, text, why in reasons:
+        if why is not None:
+            raise entry.error(key, f"has {text!r:.100}: {why}", "say in `fix` what to do, and leave it to a person")
 
 
 def _when(entry: Table) -> When:

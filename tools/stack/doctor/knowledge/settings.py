@@ -67,7 +67,8 @@ def is_first_node(serve: Serve) -> bool | None:
     rank = _value(serve, "--node-rank")
     if rank is None:
         return True
-    return int(rank) == 0 if rank.isdigit() else None
+    number = values.whole(rank)
+    return number == 0 if number is not None else None
 
 
 def _is_on(rule: Rule, hardware: frozenset[str] | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from stack.doctor.knowledge.rule import Condition, is_like
 
 _NUMBER = re.compile(r"([-+]?\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]i?)?B?")
+_WHOLE = re.compile(r"[0-9]{1,9}")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     ">": lambda left, right: left > right,
@@ -22,6 +23,11 @@ def number(text: str) -> float | None:
         return float("inf")
     match = _NUMBER.fullmatch(text.strip())
     return float(match[1]) * _UNITS[match[2] or ""] if match is not None else None
+
+
+def whole(text: str | None) -> int | None:
+    """Read a whole number of up to nine ASCII digits; None if it is not one. Python's int() refuses more digits than isdigit() knows."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def holds(condition: Condition, given: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from stack.doctor.server import judge
 from stack.doctor.server.answers import Answer, odd
 from stack.doctor.server.client import NoAnswer
 from stack.doctor.server.interview import CAPITAL, REFUSED, Interview
-from stack.doctor.server.shown import SEE_LOG, seen_in, shown
+from stack.doctor.server.shown import SEE_LOG, hidden, seen_in, shown
 
 ENOUGH = 512
 """Tokens of a short answer, with its reasoning."""
@@ -127,9 +127,12 @@ def _value(entry: dict[str, Any]) -> str:
 
 
 def streamed(interview: Interview) -> Iterator[Found]:
-    """Ask for the capital of France as a stream, and compare it with the whole answer."""
+    """Ask for the capital of France as a stream, and compare it with the whole answer.
+
+    The text of a broken stream is not judged: what it lacks may have been lost with the stream.
+    """
     answer = interview.stream(CAPITAL, ENOUGH)
-    faults = (*fault(answer), *judged(answer))
+    faults = tuple(fault(answer)) or tuple(judged(answer))
     yield from faults
     if not faults and (plain := interview.plain) is not None and not (plain.is_cut or answer.is_cut):
         yield from _compared(plain.content, answer.content)
@@ -159,9 +162,7 @@ def _compared(plain: str, stream: str) -> Iterator[Found]:
     if plain == stream:
         return
     if plain.split() == stream.split():
-        what = (
-            f"the stream's text differs from the whole answer's in blanks: {shown(repr(stream), 60)}, {shown(repr(plain), 60)}"
-        )
+        what = f"the stream's text differs from the whole answer's in blanks: {shown(repr(hidden(stream)), 60)}, {shown(repr(hidden(plain)), 60)}"
         yield note(what, "most often a parser that strips only one of both")
         return
     yield note(

@@ -72,7 +72,7 @@ class Reply:
             raise NoAnswer(self._odd(str(bad)), status=self.status, spent=True) from bad
 
     def _odd(self, why: str) -> Found:
-        text = self.data[:2000].decode("utf-8", "replace")
+        text = self.data.decode("utf-8", "replace")
         if "html" in self.kind or text.lstrip()[:14].lower().startswith(("<!doctype html", "<html")):
             what = f"the answer is not JSON but a web page: {shown(text)}"
             return wrong(what, "most often the address of another service, or the login page of a proxy: correct --url")
@@ -80,7 +80,7 @@ class Reply:
 
     def message(self) -> str:
         """Return the server's own words in an answer that reports an error."""
-        text = self.data[:20_000].decode("utf-8", "replace")
+        text = self.data.decode("utf-8", "replace")
         try:
             value: Any = bounded_http.parsed(self.data)
         except ValueError:
@@ -201,11 +201,11 @@ def _host(answer: requests.Response) -> str:
     if not 300 <= answer.status_code < 400:
         return ""
     try:
-        parts = urlsplit(answer.headers.get("location", "")[:2000])
+        parts = urlsplit(answer.headers.get("location", ""))
     except ValueError:
         return ""
     return parts.netloc.rpartition("@")[2] or parts.path
 
 
 def _kind(answer: requests.Response) -> str:
-    return answer.headers.get("content-type", "")[:100].partition(";")[0].strip().lower()
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -43,10 +43,10 @@ _FIX = (
 
 
 class NotAsked(Exception):
-    """Raised for a question that was not asked, with the reason and what to do."""
+    """Raised for a question that was not asked, with the reason and what to do; None if the user left it out."""
 
-    def __init__(self, found: Found) -> None:
-        super().__init__(found.what)
+    def __init__(self, found: Found | None) -> None:
+        super().__init__(found.what if found is not None else "")
         self.found = found
 
 
@@ -73,7 +73,7 @@ def _allowed(interview: Interview, size: int) -> None:
     """
     length = interview.length
     if interview.context < size:
-        raise NotAsked(note(f"no prompt of {size:,} tokens was sent, since --context leaves it out"))
+        raise NotAsked(None)
     if length is not None and length < size:
         raise NotAsked(note(f"no prompt of {size:,} tokens was sent: a request may have {length:,} tokens at most"))
     if length is None and size > SHORT:

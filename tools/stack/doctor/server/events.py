@@ -77,7 +77,7 @@ class Reader:
         except ValueError:
             event = None
         if not isinstance(event, dict):
-            self.broken = f"an event is not a JSON object: {shown(data[:500].decode('utf-8', 'replace'))}"
+            self.broken = f"an event is not a JSON object: {shown(data.decode('utf-8', 'replace'))}"
             return
         if error := _error(event):
             self._error = error

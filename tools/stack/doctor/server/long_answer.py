@@ -49,6 +49,9 @@ def speed(interview: Interview) -> Iterator[Found]:
         yield seen_in(note(what, fix), "dstackai/dstack#4269", "mostlygeek/llama-swap#292")
         return
     decoded = _decoded(interview.long) if interview.long is not None else None
+    if decoded is None and interview.long is not None and any(fault(interview.long)):
+        yield unknown("how fast it is: the long answer's stream did not end as it should")
+        return
     if decoded is None:
         yield unknown("how fast it is: the stream has too few tokens that could be counted, or comes at once")
         return

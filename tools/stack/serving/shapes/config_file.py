@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stack.base.did_you_mean import similar
 from stack.base.errors import StackError
 from stack.model import document
 from stack.serving import formats
@@ -33,8 +34,7 @@ def load(file: Path) -> Mapping[str, Any]:
         StackError: it cannot be read, is too large, or is not a JSON object.
 
     """
-    if not file.exists():
-        raise StackError(f"{file} is missing", "name the config.json of a checkpoint")
+    demand(file)
     try:
         values = json.loads(document.read_text(file, largest=LARGEST, piped=True))
     except (ValueError, RecursionError) as bad:
@@ -42,6 +42,21 @@ def load(file: Path) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise StackError(f"{file} is not a JSON object", "name the config.json of a checkpoint")
     return values
+
+
+def demand(file: Path) -> None:
+    """Refuse a path that is no file, without reading it.
+
+    Raises:
+        StackError: it is missing, or a folder.
+
+    """
+    if file.is_dir():
+        inside = file / "config.json"
+        remedy = f"name its config.json: --config {inside}" if inside.is_file() else "name the config.json of a checkpoint"
+        raise StackError(f"{file} is a folder", remedy)
+    if not file.exists():
+        raise StackError(f"{file} is missing", "name the config.json of a checkpoint")
 
 
 def kind(values: Mapping[str, Any]) -> str | None:
@@ -81,7 +96,10 @@ def model(values: Mapping[str, Any], where: str, capability: str, dtype: str | N
         inner = {**inner, "model_type": named}
     builder = BUILDERS.get(named)
     if builder is None:
-        raise top.error("model_type", f"is {named!r:.60}", f"known are {', '.join((*BUILDERS, *WRAPPERS, GPT_OSS))}")
+        kinds = sorted((*BUILDERS, *WRAPPERS, GPT_OSS))
+        near = similar(named, kinds)
+        listed = f"the nearest supported kind is {near[0]}" if near else f"supported are {', '.join(kinds)}"
+        raise top.error("model_type", f"{named!r:.60} is not supported yet", listed)
     keys = Keys(inner, place)
     dense = _dense(keys, dtype)
     own = values.get("quantization_config", inner.get("quantization_config"))
