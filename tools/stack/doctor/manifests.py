@@ -63,7 +63,7 @@ def parse(found: Collector, path: str, text: str) -> None:
     """Parse a YAML file of any of these kinds, which its content tells.
 
     Raises:
-        StackError: it is not valid YAML.
+        StackError: it is not valid YAML, or too large.
 
     """
     try:
@@ -72,6 +72,8 @@ def parse(found: Collector, path: str, text: str) -> None:
         mark = getattr(failed, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else path
         raise StackError(f"{where} is not valid YAML", "correct it") from failed
+    for top in documents:
+        nodes.demand_few_merges(top)
     if any(nodes.value(top, "apiVersion") is not None for top in documents):
         _kubernetes(found, documents)
         return

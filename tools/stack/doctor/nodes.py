@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read YAML nodes with their lines: mappings with merged keys, texts, and commands."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from weakref import WeakKeyDictionary
 
 import yaml
 
+from stack.base.errors import StackError
 from stack.doctor import shell
 from stack.doctor.shell import Word
+
+_MOST_MERGED = 20_000
+"""Most keys that the merges (`<<`) of a document may add: a small file can merge one mapping thousands of times."""
+_known: "WeakKeyDictionary[yaml.MappingNode, dict[str, yaml.Node]]" = WeakKeyDictionary()
+"""Mappings with their merged keys. Rules ask for the keys of a mapping again and again."""
 
 
 def words(node: yaml.Node | None) -> Iterator[Word]:
@@ -54,9 +62,9 @@ def text(node: yaml.Node | None) -> str:
 
 def walk(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
     """Yield all mappings in a document, each once, outer ones first."""
-    seen, left = set[int](), [node]
+    seen, left = set[int](), deque([node])
     while left:
-        one = left.pop(0)
+        one = left.popleft()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
@@ -67,18 +75,46 @@ def walk(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
             left += one.value
 
 
+def demand_few_merges(top: yaml.Node | None) -> None:
+    """Check that a document's merges (`<<`) can be carried out.
+
+    Raises:
+        StackError: they add too many keys.
+
+    """
+    room = _MOST_MERGED
+    for mapping in walk(top):
+        for merged in _sources(mapping):
+            room -= (len(merged.value) + 1) if merged is not mapping else 0
+            if room < 0:
+                raise StackError(
+                    f"the merges (<<) up to line {line(mapping)} add more than {_MOST_MERGED} keys", "merge fewer mappings"
+                )
+
+
 def _merged(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """Merge a mapping: own keys count before merged ones, and earlier ones before later ones. Each mapping is merged once, to end cycles."""
-    found: dict[str, yaml.Node] = {}
-    seen, left = set[int](), [node]
+    """Merge a mapping: own keys count before merged ones, and earlier ones before later ones."""
+    if not isinstance(node, yaml.MappingNode):
+        return {}
+    found = _known.get(node)
+    if found is None:
+        found = {}
+        for mapping in reversed([*_sources(node)]):
+            found.update((text(key), inner) for key, inner in mapping.value if text(key) != "<<")
+        _known[node] = found
+    return found
+
+
+def _sources(node: yaml.MappingNode) -> Iterator[yaml.MappingNode]:
+    """Yield a mapping and those that are merged into it, the first one to count first. Each is merged once, to end cycles."""
+    seen, left = set[int](), list[yaml.Node]([node])
     while left:
         mapping = left.pop()
         if not isinstance(mapping, yaml.MappingNode) or id(mapping) in seen:
             continue
         seen.add(id(mapping))
+        yield mapping
         merged = [inner for key, inner in mapping.value if text(key) == "<<"]
-        found = {text(key): inner for key, inner in mapping.value if text(key) != "<<"} | found
         left += reversed(
             [each for inner in merged for each in (inner.value if isinstance(inner, yaml.SequenceNode) else [inner])]
         )
-    return found

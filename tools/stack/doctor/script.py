@@ -20,6 +20,7 @@ _SPARK = re.compile(
     re.IGNORECASE,
 )
 """Names that only a DGX Spark has: its GPU, its network interfaces, and images for it."""
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRANCH = re.compile(r"^[ \t]*(?:(?:if|case|select|function)\s|[\w-]{1,60}[ \t]{0,9}\(\))", re.MULTILINE)
 _MANIFEST = re.compile(r"^(?:apiVersion|services|recipe_version):", re.MULTILINE)
 
@@ -85,10 +86,10 @@ def parse(path: str, text: str) -> Script:
 
 
 def _dockerfile(found: Collector, text: str) -> None:
-    container = Container(1, is_started=False)
+    container, line, at = Container(1, is_started=False), 1, 0
     for instruction in _INSTRUCTION.finditer(text):
         name, rest = instruction[1].upper(), instruction[2]
-        line = text.count("\n", 0, instruction.start(2)) + 1
+        line, at = line + text.count("\n", at, instruction.start(2)), instruction.start(2)
         if name in ("ENV", "ARG"):
             words = next(shell.commands(rest, line), ())
             if words and "=" not in words[0].text:
@@ -111,7 +112,7 @@ def _json(text: str, line: int) -> Command | None:
     if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
         return None
     words, at = [], 0
-    for value in values:
-        at = max(at, text.find(json.dumps(value), at))
-        words.append(Word(value, line + text.count("\n", 0, at)))
+    for value, written in zip(values, _JSON_TEXT.finditer(text), strict=True):
+        line, at = line + text.count("\n", at, written.start()), written.start()
+        words.append(Word(value, line))
     return tuple(words)
