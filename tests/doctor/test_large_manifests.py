@@ -15,8 +15,8 @@ SWAP = f"models:\n  m:\n    cmd: |\n      vllm serve m/x {'${a} ' * 40_000}\nmac
 COMPOSE = f"x: &x\n  image: vllm/vllm-openai\n  command: [{', '.join(['--max-model-len', '1'] * 8000)}]\nservices:\n" + "".join(
     f"  s{number}: *x\n" for number in range(2000)
 )
-MERGES = f"x: &x {{{', '.join(f'a{key}: 1' for key in range(200))}}}\n" + "".join(
-    f"m{number}: {{<<: *x}}\n" for number in range(100)
+MERGES = f"x: &x {{{', '.join(f'a{key}: 1' for key in range(600))}}}\n" + "".join(
+    f"m{number}: {{<<: *x}}\n" for number in range(350)
 )
 
 
@@ -26,7 +26,7 @@ MERGES = f"x: &x {{{', '.join(f'a{key}: 1' for key in range(200))}}}\n" + "".joi
         (RECIPE, "characters of values"),
         (SWAP, "characters of values"),
         (COMPOSE, "2000 services"),
-        (MERGES, r"the merges \(<<\) up to line 101 add more than 20000 keys"),
+        (MERGES, r"the merges \(<<\) up to line 334 add more than 200000 keys"),
     ],
 )
 def test_they_are_refused_in_one_line(text: str, says: str) -> None:

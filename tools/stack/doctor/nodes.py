@@ -11,7 +11,7 @@ from stack.base.errors import StackError
 from stack.doctor import shell
 from stack.doctor.shell import Word
 
-_MOST_MERGED = 20_000
+_MOST_MERGED = 200_000
 """Most keys that the merges (`<<`) of a document may add: a small file can merge one mapping thousands of times."""
 _known: "WeakKeyDictionary[yaml.MappingNode, dict[str, yaml.Node]]" = WeakKeyDictionary()
 """Mappings with their merged keys. Rules ask for the keys of a mapping again and again."""
