@@ -35,7 +35,7 @@ def measured(server: str) -> dict[int, float]:
 
 
 def stated(speed: str) -> dict[int, float]:
-    """What a page states that has no baseline here: tokens of the prompt and tokens a second."""
+    """Read a page's speed without a baseline here: tokens of the prompt and tokens a second."""
     context, decode = speed.split(": ")
     return {int(context): float(decode)}
 
@@ -84,7 +84,7 @@ def test_a_published_speed_is_what_its_source_says(name: str) -> None:
 
 
 def test_speeds_of_several_requests_are_apart() -> None:
-    """Whoever compares one request with a recipe's speed does not meet those of many."""
+    """A comparison with one request must not use the speeds of many."""
     found = {name: [(one.requests, one.decode) for one in recipes.load(name).batch_speeds] for name in recipes.known()}
     assert {name: tuple(speeds) for name, speeds in found.items() if speeds} == {name: (one,) for name, one in TOGETHER.items()}
     for name in TOGETHER:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is advised for gpt-oss on SM12x starts there, with an upstream release and with this stack."""
+"""The backend that is advised for gpt-oss on SM12x starts there, with an upstream release and with this stack."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of a file that Python's int() and str() refuse are no defect of ours."""
+"""Numbers in a file that Python's int() and str() refuse do not end a command as a defect."""
 
 import pytest
 

@@ -119,5 +119,5 @@ def test_what_is_still_to_be_said_is_the_shells_to_fill_in(text: str, line: str)
 
 
 def test_a_name_is_quoted() -> None:
-    """What is no name of a variable must not run as a command."""
+    """A name that a shell does not take for a variable's must not run as a command."""
     assert str(Command(("vllm",), {"A=1; touch X; B": "1"})) == "'A=1; touch X; B'=1 vllm"

@@ -168,7 +168,7 @@ ODD = [
 
 
 def test_odd_values_come_back(tmp_path: Path) -> None:
-    """As arguments, in defaults and in the command itself, and as variables; a flag's name is no command either."""
+    """As arguments, in defaults and in the command itself, and as variables; a flag's name does not become a command either."""
     arguments = [word for number, value in enumerate(ODD) for word in (f"--x{number}", value, "--again", value)]
     one = replace(
         recipes.load("qwen3-6-27b-nvfp4-spark"),

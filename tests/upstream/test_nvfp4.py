@@ -283,7 +283,7 @@ def test_a_range_for_the_experts_of_all_ranks_costs_small_activations_only(small
     gate = torch.ones(3)
     halves = torch.stack([gate, gate / torch.tensor([10.0, 1.0, 3.0])], 1)
     blocks = torch.ones(3, 64, 4, dtype=torch.float8_e4m3fn)
-    # The checkpoint's input scales of twelve experts, of which this rank has three.
+    # The checkpoint has input scales of twelve experts; this rank has three of them.
     *_, wide = oracle.merge_nvfp4_w13_global_scales(moe_config(3), blocks, halves, gate, calibrated.repeat(12))
     torch.testing.assert_close(wide, 10 * calibrated.repeat(12))
     tokens = hidden / smaller

@@ -29,7 +29,7 @@ def test_by_hand() -> None:
 
 def test_an_interval_that_holds_1_shows_nothing() -> None:
     assert estimate.paired((100, 100, 100), (104, 97, 102)).faster is None
-    # What changes from round to round in both does not hide a difference.
+    # A change of both from round to round does not hide a difference.
     drifting = (100, 80, 60, 40)
     assert (
         estimate.paired(

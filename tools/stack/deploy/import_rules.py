@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe of a stranger may bring along: which variables and flags are kept, and why others are not.
+"""Rules for a stranger's recipe: which variables and flags are kept, and why others are not.
 
 No reason repeats a value: it may be a secret.
 """

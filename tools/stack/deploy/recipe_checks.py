@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every text of a recipe must be: it may come from somebody else, and parts of it become lines of a shell, YAML or a terminal."""
+"""Check the texts of a recipe: it may come from somebody else, and parts of it become lines of a shell, YAML or a terminal."""
 
 import dataclasses
 import re

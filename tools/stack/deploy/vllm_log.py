@@ -623,4 +623,4 @@ _BY_WORD: Mapping[str, tuple[int, ...]] = {
 }
 _BLACK = "█"
 _WORDS = (*(words for words, _, _ in _PATTERNS), *_STAGES, _BLACK, "[shutdown]", "Error", "Exception", "error: ")
-"""Words of which a line has at least one if it says anything that is read, besides its time."""
+"""A line has at least one of these words if anything but its time is read from it."""

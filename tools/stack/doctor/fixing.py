@@ -98,7 +98,7 @@ def _is_shell(text: str) -> bool:
 
 
 def _reads(text: str) -> bool:
-    """Tell whether bash reads a script to its end; True where there is no bash. Nothing of the script is run."""
+    """Tell whether bash reads a script to its end; True if bash is not installed. Nothing of the script is run."""
     bash = shutil.which("bash")
     if bash is None:
         return True

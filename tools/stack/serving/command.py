@@ -32,7 +32,7 @@ class Command:
 
     def __str__(self) -> str:
         """Return a line for a shell."""
-        # A name is quoted, too: what is no variable's must not become a command.
+        # A name is quoted, too: a shell runs a word that is not a variable's name as a command.
         given = [f"{shlex.quote(name)}={_word(value)}" for name, value in self.environment.items()]
         return " ".join((*given, *map(_word, self.arguments)))
 

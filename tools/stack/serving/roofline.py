@@ -32,7 +32,7 @@ LONGEST = 131_072
 """Longest context of gpt-oss in tokens."""
 _NODES = 1024
 _MANY = 10**12
-"""Requests of which each expert has at least one."""
+"""Requests at once with which every expert has at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def limit(recipe: Recipe, machine: Profile, context: int) -> float:
 
 
 def _weights(read: Callable[[int, int], tuple[Component, ...]]) -> float:
-    """Count the bytes of all matrices: so many requests read every expert."""
+    """Count the bytes of all matrices: with that many requests, every expert is read."""
     return sum(part.size for part in read(0, _MANY) if part.name not in (CACHE, counting.STATE, counting.DRAFTS))
 
 

@@ -75,7 +75,7 @@ def _check(folder: Path, option: str) -> None:
 
 
 def _present(folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Walk over everything in a folder that is no folder, with its hash; None for what is no file, and for an empty folder."""
+    """Yield all below a folder but folders with content: a file with its hash, a link or an empty folder with None."""
     for name, folders, files in os.walk(folder):
         links = [one for one in folders if Path(name, one).is_symlink()]
         for one in sorted([*files, *links]):

@@ -16,7 +16,7 @@ _SUFFIXES = frozenset({".toml", ".yaml", ".yml", ".env", ".sh", ".json"})
 _NAMES = re.compile(r"^(?:Dockerfile|Containerfile|compose)\b|^\.env")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[\w.]+)?(?=[\s=\"',\]]|$)")
 _BEFORE_VALUE = re.compile(r"(?:[=:]\s*[\"']|(?<![\w-])--(?!env\b)[a-z][\w.-]*(?:[\"'],\s*[\"']|[\s=]+[\"']?))$")
-"""What stands before a word that is a key's or a flag's value: backends have names like variables."""
+"""The text before a word that is the value of a key or a flag: backends have names like variables."""
 _NEAR = 100
 """Characters before a word that are read for that, however long its line is."""
 _COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|arguments|serve|flags)[\"']?\s*[:=]")

@@ -38,7 +38,7 @@ _RANKS = re.compile(r"\bworld_size=(\d{1,5})\b|tensor_parallel_size[=:'\" ]{1,4}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a log says of its server, for the conditions of rules. `hardware`: names of it; None if the log does not say.
+    """Facts of a server that its log names, for the conditions of rules. `hardware`: names of it; None if the log does not say.
 
     `given`: settings that the log names.
     """

@@ -45,7 +45,7 @@ def load(file: Path) -> Mapping[str, Any]:
 
 
 def demand(file: Path) -> None:
-    """Refuse a path that is no file, without reading it.
+    """Refuse a path that does not lead to a file, without reading it.
 
     Raises:
         StackError: it is missing, or a folder.
