@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from stack.doctor.finding import Severity
+from stack.doctor import running
+from stack.doctor.finding import Finding, Severity
 
 from ..loopback import listening
 from .good_server import (
@@ -41,6 +42,12 @@ WRONG, NOTE, UNKNOWN = Severity.WRONG, Severity.NOTE, Severity.UNKNOWN
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 Change = Callable[[str, Json, Reply], Reply]
 """Changes the answer of a good server, by the path and the body of the request."""
+
+
+def looked(*server: Any, **more: Any) -> Iterator[Finding]:
+    """Yield the findings of an interview, which has the same arguments."""
+    for asked_one in running.interview(*server, **more):
+        yield from asked_one.findings
 
 
 @dataclass(frozen=True, slots=True)

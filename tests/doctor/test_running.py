@@ -34,7 +34,7 @@ def ask(manner: Manner, longest: float = 30.0, only: str | None = None) -> list[
     wanted = {"health", "model", *BEFORE.get(only or "", ()), only}
     questions = [one for one in running.CHECKS if only is None or one.name in wanted]
     with servers.serving(manner) as url:
-        return [*running.look(url, None, SPARK, LIMIT, key=None, longest=longest, questions=questions)]
+        return [*servers.looked(url, None, SPARK, LIMIT, key=None, longest=longest, questions=questions)]
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
@@ -98,7 +98,7 @@ def test_all_answers_together_take_no_longer_than_asked() -> None:
 
 
 def test_nobody_is_there() -> None:
-    found = [*running.look("http://127.0.0.1:9", None, None, None, key=None, longest=2)]
+    found = [*servers.looked("http://127.0.0.1:9", None, None, None, key=None, longest=2)]
     assert found[0].severity is Severity.WRONG
     assert "the server does not answer" in found[0].found.what
 

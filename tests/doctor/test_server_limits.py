@@ -122,7 +122,7 @@ def test_the_user_chooses_how_long_prompts_are(context: int, longest: int) -> No
 def test_long_prompts_are_announced_before_they_are_sent() -> None:
     told: list[str] = []
     with servers.serving(Manner()) as url:
-        for _ in running.look(url, None, None, None, key=None, longest=30, tell=lambda step, *_: told.append(step)):
+        for _ in servers.looked(url, None, None, None, key=None, longest=30, tell=lambda step, *_: told.append(step)):
             pass
     assert [step for step in told if "65,536" in step and step.startswith("waiting ")]
     assert len(told) >= len(running.CHECKS)
@@ -173,7 +173,7 @@ def test_the_key_does_not_follow_a_redirect() -> None:
         for path in ("/health", "/v1/models", "/metrics", servers.CHAT, servers.RESPONSES):
             manner = servers.on(path, Reply(status=307, headers=target))
             with servers.serving(manner, key="k3y") as url:
-                found = [*running.look(url, None, None, None, key="k3y", longest=10)]
+                found = [*servers.looked(url, None, None, None, key="k3y", longest=10)]
             assert any(f"127.0.0.1:{port}" in one.found.what for one in found) or path == "/metrics"
             assert not any("k3y" in one.found.what + one.found.fix for one in found)
     assert told == []
@@ -182,7 +182,7 @@ def test_the_key_does_not_follow_a_redirect() -> None:
 def test_the_key_is_not_repeated() -> None:
     manner = servers.on(servers.CHAT, error(400, "k3y-0815 is no good key"))
     with servers.serving(manner, key="k3y-0815") as url:
-        found = [*running.look(url, None, None, None, key="k3y-0815", longest=10)]
+        found = [*servers.looked(url, None, None, None, key="k3y-0815", longest=10)]
     assert any("<key> is no good key" in one.found.what for one in found)
     assert not any("k3y-0815" in one.found.what for one in found)
 

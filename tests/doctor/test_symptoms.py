@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The six bugs that cost their finders days, each by what its finder saw, and what finds it now."""
 
-from stack.doctor import logs, machine, running, scripts
+from stack.doctor import logs, machine, scripts
 from stack.doctor.finding import Finding, Severity, run
 
 from . import servers
 from .cases import MACHINE, OFFLINE, info, said, sh
-from .servers import Manner, serving
+from .servers import Manner, looked, serving
 
 
 def wrong(found: list[Finding], check: str) -> Finding:
@@ -25,7 +25,7 @@ def of_script(text: str) -> list[Finding]:
 
 def of_server(manner: Manner) -> list[Finding]:
     with serving(manner) as url:
-        return [*running.look(url, None, None, None, key=None, longest=5)]
+        return [*looked(url, None, None, None, key=None, longest=5)]
 
 
 def test_the_server_crashes_at_its_start_after_patches_were_applied_to_another_release() -> None:

@@ -15,7 +15,7 @@ from stack.base.errors import StackError
 from stack.base.progress import silent
 from stack.cli import documents
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
-from stack.cli.sentences import tell, wrapped
+from stack.cli.sentences import say, tell, wrapped
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -107,6 +107,15 @@ class Options:
         if writes:
             switch.recover(root)
         return root
+
+    def root_if_any(self) -> Path | None:
+        """Find the stack's folder; None outside of a stack, unless --root names one: then that is an error."""
+        try:
+            return self.find_root()
+        except StackError:
+            if self.root is not None:
+                raise
+            return None
 
     def require_root(self, root: Path) -> None:
         """Refuse a --root that differs from the stack at hand.
@@ -352,6 +361,18 @@ def print_table(
     from stack.cli.rendering import table  # noqa: PLC0415
 
     table.print_table(header, rows, colour=colour, labelled=labelled)
+
+
+def write_or_print(text: str, output: Path | None, *, as_json: bool) -> None:
+    """Write a file that a command has made to `output`, or print it; as JSON it is always printed."""
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"file": str(output) if output else None, "text": text})
+    elif output is None:
+        click.echo(text, nl=False)
+    else:
+        say(one_line(f"wrote {output}"))
 
 
 def print_json(data: Mapping[str, object], schema: str | None = None) -> None:

@@ -16,7 +16,7 @@ from stack.carry.drift import check_settings, check_use, check_values
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json, progress
 from stack.cli.completing import complete_recipes
-from stack.cli.doctor_rules import load_rules, root_of
+from stack.cli.doctor_rules import load_rules
 from stack.cli.doctor_rules import rules as rules_command
 from stack.cli.rendering import terminal
 from stack.cli.seconds import Seconds
@@ -139,7 +139,7 @@ def command(
     if fix and not scripts:
         raise StackError("--fix needs a script", "name one with --script")
     options: Options = context.obj
-    recipe = recipes.load(name, root_of(options)) if name is not None else None
+    recipe = recipes.load(name, options.root_if_any()) if name is not None else None
     findings: list[Finding] = []
     asked: list[Asked] = []
     blocks: list[str] = []
@@ -330,7 +330,7 @@ def _logs(
     Outside of a stack nothing is compared with its pins.
     """
 
-    pins = options.load().pins if root_of(options) is not None else ()
+    pins = options.load().pins if options.root_if_any() is not None else ()
     archive = next((pin.archive for pin in pins if pin.upstream == "vllm"), None)
     pinned = archive.version if archive is not None else None
     known, hardware = load_rules(options), _hardware(recipe)

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from stack.base.did_you_mean import unknown_name
-from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, one_line, print_json, print_table
 from stack.cli.sentences import say
@@ -19,21 +18,10 @@ def rules() -> None:
     """List, show and test the rules behind the findings."""
 
 
-def root_of(options: Options) -> Path | None:
-    """Return the stack's folder; None outside of a stack, unless --root names one: then that is an error."""
-
-    try:
-        return options.find_root()
-    except StackError:
-        if options.root is not None:
-            raise
-        return None
-
-
 def load_rules(options: Options) -> tuple[Rule, ...]:
     """Load all rules; without a stack here, those of the package and the user."""
 
-    return load.load(root_of(options))
+    return load.load(options.root_if_any())
 
 
 @rules.command("list")

@@ -8,9 +8,8 @@ import click
 
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, json_option, one_line, print_json, print_table, source_option
+from stack.cli.common import Options, json_option, print_json, print_table, source_option, write_or_print
 from stack.cli.completing import complete_recipes
-from stack.cli.doctor_rules import root_of
 from stack.cli.recipe_exchange import export, import_
 from stack.cli.sentences import fact, say
 from stack.deploy import hardware, recipe_checks, recipes
@@ -46,7 +45,7 @@ def list_(options: Options, as_json: bool) -> None:
     number it is. Without a verdict that proves it, nobody has run the recipe as it is.
     """
 
-    root = root_of(options)
+    root = options.root_if_any()
     listed = [recipes.load(name, root) for name in recipes.known(root)]
     if as_json:
         keys = ("name", "title", "model", "base", "hardware", "speeds", "proven")
@@ -68,7 +67,7 @@ def show(options: Options, name: str, settings: tuple[str, ...], model: Path | N
     Variables without --set remain shell variables in the command.
     """
 
-    recipe = recipes.load(name, root_of(options))
+    recipe = recipes.load(name, options.root_if_any())
     commands = shown(recipe, pairs(settings), model)
     if as_json:
         print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands]})
@@ -92,7 +91,7 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
     """
 
     options: Options = context.obj
-    root = root_of(options)
+    root = options.root_if_any()
     chosen = [recipes.load(name, root) for name in names or recipes.known(root)]
     with options.place(source) as place, Stores(options.load(), place) as stores:
         findings = checking.check(stores, chosen)
@@ -126,15 +125,8 @@ def compose(options: Options, name: str, is_open: bool, development: bool, outpu
     if is_open and development:
         raise click.UsageError("--development is for this machine alone: leave --open out")
     kind = Usage.OPEN if is_open else Usage.DEVELOPMENT if development else Usage.LOCAL
-    text = made(recipes.load(name, root_of(options)), kind)
-    if output is not None:
-        output.write_text(text, encoding="utf-8")
-    if as_json:
-        print_json({"file": str(output) if output else None, "text": text})
-    elif output is None:
-        click.echo(text, nl=False)
-    else:
-        say(one_line(f"wrote {output}"))
+    text = made(recipes.load(name, options.root_if_any()), kind)
+    write_or_print(text, output, as_json=as_json)
 
 
 command.add_command(import_)

@@ -10,9 +10,9 @@ import click
 from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, json_option, one_line, print_json
+from stack.cli.common import Options, json_option, one_line, print_json, write_or_print
 from stack.cli.completing import complete_recipes
-from stack.cli.doctor_rules import load_rules, root_of
+from stack.cli.doctor_rules import load_rules
 from stack.cli.sentences import fact, say
 from stack.deploy import own_recipes, recipe_text, recipes
 from stack.deploy.recipes import OWN, Recipe
@@ -101,15 +101,8 @@ def export(
     """Write a recipe as YAML for sparkrun and eugr/spark-vllm-docker."""
 
     assert is_sparkrun
-    text = sparkrun.export(recipes.load(name, root_of(options)), container)
-    if output is not None:
-        output.write_text(text, encoding="utf-8")
-    if as_json:
-        print_json({"file": str(output) if output else None, "text": text})
-    elif output is None:
-        click.echo(text, nl=False)
-    else:
-        say(one_line(f"wrote {output}"))
+    text = sparkrun.export(recipes.load(name, options.root_if_any()), container)
+    write_or_print(text, output, as_json=as_json)
 
 
 def _remarks(made: Imported) -> Iterator[_Remark]:

@@ -7,7 +7,6 @@ import click
 
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_recipes
-from stack.cli.doctor_rules import root_of
 from stack.cli.rendering import rooflines as rendering
 from stack.deploy import recipes as known
 from stack.serving import plot as drawing
@@ -85,7 +84,7 @@ def command(
         raise click.UsageError("--kv-cache-dtype is for --config without a recipe: the recipe names the type of its cache")
     if config is not None:
         config_file.demand(config)
-    root = root_of(options)
+    root = options.root_if_any()
     chosen = [known.load(name, root) for name in dict.fromkeys(recipes)] or [roofline.anonymous(kv)]
     found = [
         roofline.of(

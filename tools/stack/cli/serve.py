@@ -18,7 +18,6 @@ from stack.base.progress import Progress
 from stack.cli import sentences, serve_compare, starting
 from stack.cli.common import interpreter, json_option, print_json, progress
 from stack.cli.completing import complete_recipes
-from stack.cli.doctor_rules import root_of
 from stack.cli.seconds import Seconds
 from stack.deploy import recipes, vllm_log
 from stack.deploy.vllm_log import Mismatch
@@ -112,7 +111,7 @@ def command(
         raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
     if image is not None and python is not None:
         raise click.UsageError("--image has its own packages: leave --python out")
-    chosen, values = recipes.load(recipe, root_of(context.obj)), pairs(variables)
+    chosen, values = recipes.load(recipe, context.obj.root_if_any()), pairs(variables)
     headless = "--headless" in extra or values.get(recipes.RANK, HEAD) != HEAD
     demands.demand_flags(extra)
     if model is not None:
@@ -210,7 +209,7 @@ class _Out:
     def keep(self, piece: bytes) -> None:
         """Write a piece of a server's log to the file, if there is one, and show nothing."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # a full disk is no reason to end a comparison of hours
+            with contextlib.suppress(OSError):  # a full disk must not end a comparison that takes hours
                 self._file.write(piece)
 
     def take(self, piece: bytes) -> None:

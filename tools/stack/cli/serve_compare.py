@@ -14,7 +14,6 @@ from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli import sentences, starting
 from stack.cli.common import Options, paused, print_json, progress
-from stack.cli.doctor_rules import root_of
 from stack.cli.rendering import comparison as rendering
 from stack.cli.rendering.text import one_line
 from stack.deploy import recipes, vllm_log
@@ -89,7 +88,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def run(context: click.Context, request: CompareRequest, take: Callable[[bytes], None], *, as_json: bool) -> int:
     """Compare two recipes and print the result; return the exit code."""
-    root = root_of(context.obj)
+    root = context.obj.root_if_any()
     first, second = (recipes.load(name, root) for name in request.names)
     _demand(request, first, second)
     with contextlib.ExitStack() as held:
@@ -155,6 +154,14 @@ def _contestant(label: str, recipe: Recipe, request: CompareRequest, made: start
     return Contestant(label, start, lambda: demands.demand_port(request.host, request.port))
 
 
+def _printed_but_first(failed: Exception) -> str:
+    """Print the lines of an error after its first one, such as the end of a log; return the first."""
+    first, *last = str(failed).splitlines()
+    for line in last:
+        click.echo(one_line(line), err=True)
+    return first
+
+
 class _Said:
     """Prints a comparison as it goes, and its end."""
 
@@ -172,17 +179,12 @@ class _Said:
             return self._failed(f"{self._who(unfit.label)} does not run as its recipe says: nothing is compared", found)
         except NotServing as failed:
             held.close()
-            first, *last = str(failed).splitlines()
+            first = _printed_but_first(failed)
             refused = [f"{each.part} {each.name} was refused: {each.why}" for each in vllm_log.read(failed.log).refused]
-            for line in last:
-                click.echo(one_line(line), err=True)
             return self._failed(f"{self._next()} did not start: {first}", refused)
         except (UnmeasuredError, TooShortError) as failed:
             held.close()
-            first, *last = str(failed).splitlines()
-            for line in last:
-                click.echo(one_line(line), err=True)
-            return self._failed(f"{self._next()} was not measured: {first}", ())
+            return self._failed(f"{self._next()} was not measured: {_printed_but_first(failed)}", ())
         held.close()
         self._print(flow.results(samples), None)
         return 0

@@ -27,23 +27,6 @@ _ORDER = (Severity.WRONG, Severity.UNKNOWN, Severity.NOTE, Severity.FINE)
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def look(
-    url: str,
-    name: str | None,
-    recipe: Recipe | None,
-    limit: float | None,
-    *,
-    key: str | None,
-    longest: float,
-    context: int = LONG,
-    tell: Progress = silent,
-    questions: Sequence[Question] = QUESTIONS,
-) -> Iterator[Finding]:
-    """Yield the findings of `interview`, which has the same arguments."""
-    for asked in interview(url, name, recipe, limit, key=key, longest=longest, context=context, tell=tell, questions=questions):
-        yield from asked.findings
-
-
 def interview(
     url: str,
     name: str | None,
