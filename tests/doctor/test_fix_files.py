@@ -18,9 +18,9 @@ SERVE = f"vllm serve {MODEL} --enforce-eager --host 127.0.0.1"
 def fixed(file: Path, content: bytes) -> bytes:
     """Correct a file with this content, and return the bytes of the copy."""
     file.write_bytes(content)
-    made = fixing.write(file, checked(file.name))
+    made = fixing.copy(file, checked(file.name))
     assert made is not None
-    return made.read_bytes()
+    return made.file.read_bytes()
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o640, 0o600])
@@ -28,9 +28,9 @@ def test_permissions_stay(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "serve.sh"
     file.write_text(f"#!/bin/sh\n{SERVE}\n")
     file.chmod(mode | 0o4000)
-    made = fixing.write(file, checked("serve.sh"))
+    made = fixing.copy(file, checked("serve.sh"))
     assert made is not None
-    assert made.stat().st_mode & 0o7777 == mode
+    assert made.file.stat().st_mode & 0o7777 == mode
 
 
 def test_line_ends_and_the_byte_order_mark_stay(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_bytes_that_are_not_utf_8_are_left_to_a_person(tmp_path: Path) -> None:
     file = tmp_path / "serve.sh"
     file.write_bytes(b"# caf\xe9\n" + SERVE.encode())
     with pytest.raises(StackError, match="it is not UTF-8"):
-        fixing.write(file, checked("serve.sh"))
+        fixing.copy(file, checked("serve.sh"))
 
 
 def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:

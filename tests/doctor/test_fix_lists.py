@@ -110,7 +110,7 @@ def test_a_correction_that_leaves_a_value_behind_is_refused(tmp_path: Path) -> N
     file = tmp_path / "serve.sh"
     file.write_text(SHELL)
     with pytest.raises(StackError, match=r"serve\.sh:2: it is wrong: cannot be corrected: a value would be left") as raised:
-        fixing.write(file, lambda _: [found(2, Edit(2, "--max-num-seqs", ""))])
+        fixing.copy(file, lambda _: [found(2, Edit(2, "--max-num-seqs", ""))])
     assert raised.value.remedy == "correct it by hand: write it otherwise"
     assert [*tmp_path.iterdir()] == [file]
 
@@ -139,7 +139,7 @@ def test_a_result_with_another_fault_is_refused(tmp_path: Path) -> None:
         return [first] if "triton" in text else [found(1, what="does not start")]
 
     with pytest.raises(StackError, match="the result would have another fault"):
-        fixing.write(file, check)
+        fixing.copy(file, check)
     assert [*tmp_path.iterdir()] == [file]
 
 
@@ -171,10 +171,10 @@ def test_a_reason_is_given_for_what_was_changed_only(tmp_path: Path) -> None:
     """The flag behind which one was to be added goes in the same turn: that is made up for in the next one, and told once."""
     file = tmp_path / "serve.sh"
     file.write_text("vllm serve openai/gpt-oss-120b --host ::1 --tool-call-parser openai \\\n  --enforce-eager\n")
-    made = fixing.write(file, checked("serve.sh"))
+    made = fixing.copy(file, checked("serve.sh"))
     assert made is not None
-    assert made.read_text().count("alone does nothing") == 1
-    assert made.read_text().count("--enable-auto-tool-choice") == 1
+    assert made.file.read_text().count("alone does nothing") == 1
+    assert made.file.read_text().count("--enable-auto-tool-choice") == 1
 
 
 def test_a_block_of_text_and_an_alias_are_left_to_a_person(tmp_path: Path) -> None:

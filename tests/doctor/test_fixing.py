@@ -50,14 +50,16 @@ def test_the_first_line_of_a_script_stays_first() -> None:
 def test_a_script_in_order_is_not_written(tmp_path: Path) -> None:
     file = tmp_path / "a.sh"
     file.write_text("vllm serve Qwen/Qwen3-30B-A3B --host 127.0.0.1\n")
-    assert fixing.write(file, checked("a.sh")) is None
+    assert fixing.copy(file, checked("a.sh")) is None
     assert [*tmp_path.iterdir()] == [file]
 
 
 def test_it_is_written_beside_and_nothing_is_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a.sh"
     file.write_text(text := f"vllm serve {MODEL} --enforce-eager\n")
-    assert fixing.write(file, checked("a.sh")) == tmp_path / "a.fixed.sh"
+    made = fixing.copy(file, checked("a.sh"))
+    assert made is not None
+    assert made.file == tmp_path / "a.fixed.sh"
     assert file.read_text() == text
     with pytest.raises(StackError, match="is there already"):
-        fixing.write(file, checked("a.sh"))
+        fixing.copy(file, checked("a.sh"))

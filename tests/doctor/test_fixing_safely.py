@@ -55,7 +55,7 @@ def test_a_result_that_bash_does_not_read_is_refused(tmp_path: Path) -> None:
     gone = Found("wrong", "it is gone", "", line=3, edits=(Edit(3, "VLLM_USE_V1", ""),))
     left = [[gone], []]
     with pytest.raises(StackError, match="bash does not read the result"):
-        fixing.write(file, lambda _: left.pop(0) if left else [])
+        fixing.copy(file, lambda _: left.pop(0) if left else [])
     assert [each.name for each in tmp_path.iterdir()] == ["serve.sh"]
 
 

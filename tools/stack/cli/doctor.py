@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack doctor`: find problems of a machine, scripts, logs and a running server, and say how to fix them."""
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -34,16 +35,20 @@ from stack.doctor.server.context import LONG, SHORT
 from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST
 from stack.doctor.yardstick import Measure
+from stack.model.ids import TreeId
 from stack.model.stack import Stack
-from stack.projects import Unfit, Unknown, Use
+from stack.projects import Unknown
 from stack.proof.compiling import jobs
 from stack.serving import roofline
+from stack.store.objects import Objects
 from stack.validation import endpoint, machine
 
 _COLOURS = {"wrong": "red", "worth knowing": "yellow", "fine": "green", "could not tell": "magenta"}
 _SIGNS = {"wrong": "✗", "worth knowing": "!", "fine": "✓", "could not tell": "?"}
 _CONTEXTS = {"none": 0, "8k": SHORT, "64k": LONG}
 """Tokens of the longest request by the words of `--context`."""
+Trees = tuple[tuple[Objects, TreeId], ...]
+"""The patched trees of the pinned upstreams, each with the repository that holds it."""
 _SPEED_AT = 128
 """Approximate context length at which speed is measured: a limit holds for one context length."""
 
@@ -228,18 +233,33 @@ def _scripts(
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
     archive = pinned.get("flashinfer")
     flashinfer = archive.version if archive is not None else None
-    (unknown, values), target = _unknown(options, read), _target(recipe)
-    known = load_rules(options)
-    for file, script_file in zip(files, read, strict=True):
-        subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
-        subject = replace(subject, measures=tuple(_measures(options, subject, recipe)))
-        yield from scripts.look(subject)
-        again = partial(_again, options, subject, recipe, {})
-        if written is not None and (made := fixing.copy(file, again)) is not None:
-            written[str(file)] = made
+    target, known = _target(recipe), load_rules(options)
+    with contextlib.ExitStack() as held:
+        trees = _patched(options, held) if any(any(scripts.names(script_file)) for script_file in read) else ()
+        unknown, values = _unknown(trees, read)
+        asked = trees if trees is not None and unknown is not None else ()
+        for file, script_file in zip(files, read, strict=True):
+            subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
+            subject = replace(subject, measures=tuple(_measures(asked, subject, recipe)))
+            yield from scripts.look(subject)
+            again = partial(_again, asked, subject, recipe, {})
+            if written is not None and (made := fixing.copy(file, again)) is not None:
+                written[str(file)] = made
 
 
-def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
+def _patched(options: Options, held: contextlib.ExitStack) -> Trees | None:
+    """Return the patched trees at the pins, which are open until `held` is closed; None if they are not available."""
+
+    stack: Stack = options.load()
+    try:
+        stores = held.enter_context(Stores(stack, held.enter_context(options.place())))
+        upstreams = [pin.upstream for pin in stack.pins if pin.within is None]
+        return tuple((stores.objects(name), stores.objects(name).tree_of(stores.tip(name))) for name in upstreams)
+    except StackError:
+        return None
+
+
+def _measures(trees: Trees, subject: scripts.ScriptSubject, recipe: Recipe | None) -> Iterator[Measure | None]:
     """Yield what each command of a script is measured by; the pinned sources are asked if they are there."""
 
     for serve in subject.script.serves:
@@ -249,26 +269,13 @@ def _measures(options: Options, subject: scripts.ScriptSubject, recipe: Recipe |
             continue
         found = yardstick.checkpoint_of(serve, recipe)
         use = yardstick.use_of(serve, target, found)
-        asks = subject.unknown is not None and not use.flags.keys().isdisjoint(yardstick.ASKED)
-        yield Measure(target, found, _unfit(options, use) if asks else ())
-
-
-def _unfit(options: Options, use: Use) -> tuple[Unfit, ...]:
-    """Return the flags that the patched trees at the pins refuse for a use."""
-
-    stack: Stack = options.load()
-    with options.place() as place, Stores(stack, place) as stores:
-        trees = [
-            (objects, objects.tree_of(stores.tip(pin.upstream)))
-            for pin in stack.pins
-            if pin.within is None
-            for objects in [stores.objects(pin.upstream)]
-        ]
-        return tuple(each for objects, tree in trees for each in check_use(objects, tree, use))
+        asks = not use.flags.keys().isdisjoint(yardstick.ASKED)
+        unfit = (each for objects, tree in trees if asks for each in check_use(objects, tree, use))
+        yield Measure(target, found, tuple(unfit))
 
 
 def _again(
-    options: Options,
+    trees: Trees,
     subject: scripts.ScriptSubject,
     recipe: Recipe | None,
     measured: dict[tuple[Serve, ...], tuple[Measure | None, ...]],
@@ -279,31 +286,25 @@ def _again(
     other = replace(subject, script=script.parse(subject.script.path, text))
     serves = other.script.serves
     if serves not in measured:
-        measured[serves] = subject.measures if serves == subject.script.serves else tuple(_measures(options, other, recipe))
+        measured[serves] = subject.measures if serves == subject.script.serves else tuple(_measures(trees, other, recipe))
     other = replace(other, measures=measured[serves])
     return [finding.found for finding in scripts.look(other)]
 
 
-def _unknown(options: Options, read: Sequence[Script]) -> tuple[dict[str, Unknown] | None, dict[tuple[str, str], Unknown]]:
-    """Return the settings in scripts that the patched trees at the pins do not know (None: the trees are not available), and values."""
+def _unknown(trees: Trees | None, read: Sequence[Script]) -> tuple[dict[str, Unknown] | None, dict[tuple[str, str], Unknown]]:
+    """Return the settings in scripts that the patched trees do not know (None: the trees are not available), and values."""
 
-    stack: Stack = options.load()
+    if trees is None:
+        return None, {}
     variables = {name for script_file in read for name in scripts.names(script_file)[0]}
     flags = {name for script_file in read for name in scripts.names(script_file)[1]}
     given = [pair for script_file in read for pair in scripts.values(script_file)]
-    values: dict[tuple[str, str], Unknown] = {}
-    if not variables and not flags:
-        return {}, values
     unknown: dict[str, Unknown] = {}
+    values: dict[tuple[str, str], Unknown] = {}
     try:
-        with options.place() as place, Stores(stack, place) as stores:
-            for pin in stack.pins:
-                if pin.within is None:
-                    objects, tip = stores.objects(pin.upstream), stores.tip(pin.upstream)
-                    unknown |= {
-                        setting.name: setting for setting in check_settings(objects, objects.tree_of(tip), variables, flags)
-                    }
-                    values |= check_values(objects, objects.tree_of(tip), given)
+        for objects, tree in trees:
+            unknown |= {setting.name: setting for setting in check_settings(objects, tree, variables, flags)}
+            values |= check_values(objects, tree, given)
     except StackError:
         return None, {}
     return unknown, values

@@ -42,22 +42,7 @@ class Copy:
 
 
 def copy(file: Path, check: Check) -> Copy | None:
-    """Write a corrected copy as `write` does, and check it; return None if there is nothing to correct.
-
-    Raises:
-        StackError: no copy was written.
-
-    """
-    made = write(file, check)
-    if made is None:
-        return None
-    # A command behind an alias of YAML is found once for each place.
-    left = dict.fromkeys(found for found in check(fix_files.read(made).text) if found.severity is Severity.WRONG)
-    return Copy(made, tuple(left))
-
-
-def write(file: Path, check: Check) -> Path | None:
-    """Write the corrected file beside a script; return its path, None if there is nothing to correct.
+    """Write the corrected file beside a script; return None if there is nothing to correct.
 
     A correction that would change anything else is left out.
 
@@ -77,12 +62,15 @@ def write(file: Path, check: Check) -> Path | None:
     made = _with_reasons(done)
     if _is_shell(text) and _reads(text) and not _reads(made):
         raise StackError(f"{file} cannot be corrected: bash does not read the result", "correct it by hand")
-    if more := fix_check.new_faults(check(text), check(made)):
+    after = check(made)
+    if more := fix_check.new_faults(check(text), after):
         raise StackError(
             f"{file} cannot be corrected: the result would have another fault ({fix_text.plain(more[0].what)})",
             "correct it by hand",
         )
-    return fix_files.write(original, made)
+    # A command behind an alias of YAML is found once for each place.
+    left = dict.fromkeys(each for each in after if each.severity is Severity.WRONG)
+    return Copy(fix_files.write(original, made), tuple(left))
 
 
 def _where(file: Path, found: Found) -> str:
