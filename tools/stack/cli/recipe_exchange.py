@@ -64,12 +64,10 @@ def import_(
     made = importing.read(file, load_rules(options), machine=hardware, model=model, fix=fix)
     chosen = name or own_recipes.named(made.shared.name or file.stem)
     source = file.name if file.name.isprintable() else "a file"
-    recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, made.to_look_at), force=force)
-    checked = tuple(_checked(options, made, recipe))
-    if checked:
-        # Only a recipe that is there can be checked; its comment names what was found.
-        found = (f"{each.setting}: {each.what}" if each.setting else each.what for each in checked)
-        recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, (*made.to_look_at, *found)), force=True)
+    draft = own_recipes.read(root, chosen, recipe_text.text(made.draft, source), force=force)
+    checked = tuple(_checked(options, made, draft))
+    found = (f"{each.setting}: {each.what}" if each.setting else each.what for each in checked)
+    recipe = own_recipes.write(root, chosen, recipe_text.text(made.draft, source, (*made.to_look_at, *found)), force=force)
     remarks = sorted((*_remarks(made), *checked), key=lambda each: (not each.needs_person, each.line or 0))
     people = sum(each.needs_person for each in remarks)
     if as_json:

@@ -26,17 +26,17 @@ def named(text: str) -> str:
     return name
 
 
-def write(root: Path, name: str, text: str, *, force: bool = False) -> Recipe:
-    """Write a recipe of a stack, and return it as it is read.
+def read(root: Path, name: str, text: str, *, force: bool = False) -> Recipe:
+    """Read the text of a recipe that is to be written into a stack; nothing is written.
 
     Args:
         root: the stack's folder.
         name: the recipe's name.
         text: the file's text.
-        force: replace a recipe of that name.
+        force: the recipe may replace one of that name.
 
     Raises:
-        StackError: the name is invalid or taken, the text is no recipe, a link is in the way, or the file cannot be written.
+        StackError: the name is invalid or taken, or the text is no recipe.
 
     """
     if not re.fullmatch(NAME, name):
@@ -46,7 +46,17 @@ def write(root: Path, name: str, text: str, *, force: bool = False) -> Recipe:
     with tempfile.TemporaryDirectory() as aside:
         draft = Path(aside, f"{name}.toml")
         draft.write_text(text, encoding="utf-8")
-        recipes.read(draft)
+        return recipes.read(draft)
+
+
+def write(root: Path, name: str, text: str, *, force: bool = False) -> Recipe:
+    """Write a recipe of a stack, and return it as it is read; the arguments are those of `read`.
+
+    Raises:
+        StackError: `read` refuses it, a link is in the way, or the file cannot be written.
+
+    """
+    read(root, name, text, force=force)
     try:
         with files.opened(root) as opened, opened.below(*OWN.parts, create=True) as folder:
             # A new name first: a reader sees the old recipe or the new one, never half of it.
