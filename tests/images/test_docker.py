@@ -26,9 +26,9 @@ def lint(program: Path, *arguments: str) -> str:
 
 
 def test_hadolint_finds_nothing_and_would_find_something(tmp_path: Path) -> None:
-    assert lint(HADOLINT, str(DOCKER / "Dockerfile")) == ""
+    assert lint(HADOLINT, str(DOCKER / "Dockerfile"), str(DOCKER / "system/Dockerfile")) == ""
     bad = tmp_path / "Dockerfile"
-    bad.write_text((DOCKER / "Dockerfile").read_text().replace("FROM ${BASE_IMAGE} AS", "FROM debian:latest AS"))
+    bad.write_text((DOCKER / "Dockerfile").read_text().replace("FROM ${SYSTEM} AS", "FROM debian:latest AS"))
     assert "DL3007" in lint(HADOLINT, str(bad))
 
 
@@ -44,7 +44,7 @@ def test_shellcheck_finds_nothing_and_would_find_something(tmp_path: Path) -> No
 
 
 def test_no_version_stands_in_them_and_nothing_that_older_engines_lack() -> None:
-    text = (DOCKER / "Dockerfile").read_text()
+    text = "".join((DOCKER / name).read_text() for name in ("Dockerfile", "system/Dockerfile"))
     code = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     assert re.findall(r"\d+\.\d+(?:\.\d+)*", code) == ["12.1"]  # the GPU's architecture
     assert not re.search(r"<<|--link|--network", code)

@@ -6,12 +6,15 @@ import click
 from stack.cli.lazy import Command, LazyGroup
 
 _VERBS = {
+    "base": ("base", "Make a base image of Debian packages, for any processor."),
     "bisect": ("bisect", "Find the upstream release or the patch that broke something."),
     "build": ("build", "Build an image; the step that installs has no network."),
     "list": ("listing", "List the published images."),
+    "load": ("load", "Load an image into Docker or podman."),
     "promote": ("promote", "Move a tag to a published image."),
     "publish": ("publish", "Publish a validated image, signed, under a fixed tag."),
     "rollback": ("rollback", "Move a tag back to the image before."),
+    "run": ("run", "Run a command in an image, of any processor."),
     "validate": ("validate", "Run the suites of `stack validate` in an image."),
     "verify": ("verify", "Check an image's signatures, provenance and verdicts."),
 }

@@ -3,6 +3,7 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.images import reference, skopeo
@@ -10,18 +11,25 @@ from stack.images.engine import Engine
 from stack.images.reference import DIGEST, Reference
 from stack.model.pins import Base
 
+MADE_HERE = "localhost/debian"
+"""The name in `pins.toml` of a base that `stack image base` makes of Debian's packages: no registry has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """A base image: its place, and the digest of its manifest or index."""
+    """A base image: its place, and the digest of its manifest or index.
+
+    `called`: its name in `pins.toml`, of a layout that `stack image base` made.
+    """
 
     place: Reference
     digest: str
+    called: str = "oci-layout"
 
     @property
     def name(self) -> str:
-        """The name for labels; a layout has a fixed name, because its folder is meaningful on this machine only."""
-        return "oci-layout" if self.place.layout else self.place.shown
+        """The name for labels; that of a layout is not its folder, which is meaningful on this machine only."""
+        return self.called if self.place.layout else self.place.shown
 
     def pulled(self, engine: Engine, platform: str | None) -> str:
         """Pull the image into an engine's storage, and return its id or name there.
@@ -52,18 +60,33 @@ def given(text: str) -> BaseImage:
     return BaseImage(reference.parse(place), digest)
 
 
-def pinned(base: Base | None) -> BaseImage:
+def pinned(base: Base | None, cache: Path) -> BaseImage:
     """Return the base image that `pins.toml` names.
 
     Raises:
-        StackError: there is none, or its digest was not resolved.
+        StackError: there is none, its digest was not resolved, or `stack image base` has not made it on this machine yet.
 
     """
     if base is None or base.digest is None:
         raise StackError(
             "pins.toml names no base image with a digest", "`stack pins set base IMAGE:TAG` resolves it, or give --base"
         )
-    return BaseImage(reference.parse(base.image), base.digest)
+    if base.image != MADE_HERE:
+        return BaseImage(reference.parse(base.image), base.digest)
+    layout = made(cache, base.digest)
+    if not (layout / "index.json").is_file():
+        raise StackError(f"the base image {base.image}:{base.tag} is not on this machine", "make it: stack image base")
+    return BaseImage(Reference(str(layout), layout=True), base.digest, base.image)
+
+
+def folder(cache: Path) -> Path:
+    """Return the folder of the base images that were made on this machine."""
+    return cache / "images" / "bases"
+
+
+def made(cache: Path, digest: str) -> Path:
+    """Return the layout of such a base image, by its digest."""
+    return folder(cache) / digest.removeprefix("sha256:")
 
 
 def resolved(text: str) -> Base:

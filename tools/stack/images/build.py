@@ -2,11 +2,10 @@
 """Build the stack's image: its wheels, their requirements, and an installation without network."""
 
 import hashlib
-import os
 import re
-import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +15,24 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.images import labels, locking, own, saving, sbom, tools
+from stack.deploy.recipes import Recipe
+from stack.images import (
+    completeness,
+    installing,
+    labels,
+    locking,
+    own,
+    processors,
+    reading,
+    recipe_choices,
+    saving,
+    sbom,
+    system,
+    tools,
+    users,
+)
 from stack.images.base import BaseImage
 from stack.images.engine import BuildStep, Engine
 from stack.model import digest, lanes
@@ -29,11 +44,12 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 
 FOLDER = "docker"
 SERVE, DEVELOPMENT = "serve", "development"
-_FILES = ("Dockerfile", "entrypoint.sh", "healthcheck.py", "develop.sh", "system/install.sh", "system/packages.txt")
+_PACKAGES = "system/packages.txt"
+_SYSTEM = ("system/Dockerfile", "system/install.sh", _PACKAGES)
+_FILES = ("Dockerfile", "entrypoint.sh", "healthcheck.py", "develop.sh", *_SYSTEM)
 OUTPUT = Path(".stack/images")
 SYSTEM_SBOM, PYTHON_SBOM, LOCK = "system.cdx.json", "python.cdx.json", "requirements.txt"
 """Files that are written next to the image in its layout."""
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +58,7 @@ class BuildOrder:
 
     `upstreams` limits the upstreams; by default all with patches are built. `packages` maps upstreams to published packages, as
     `stack build wheels --from` does. `requirements` is a lock file that replaces resolving. `output` is the layout's folder, by
-    default in the stack's `.stack/images`.
+    default in the stack's `.stack/images`. `recipe` is the one that the image serves: it decides for which GPU kernels are compiled.
     """
 
     engine: Engine
@@ -53,6 +69,7 @@ class BuildOrder:
     target: str = SERVE
     requirements: Path | None = None
     output: Path | None = None
+    recipe: Recipe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +95,76 @@ def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
     place, engine, time = stores.place.cache, order.engine, _time(stores)
     files = _files(stores.stack.root)
     log = place / "images" / "log.txt"
-    with cache.lock(log, lambda: tell("waiting for another build")), tempfile.TemporaryDirectory(prefix="stack-image-") as name:
+    with cache.lock(log, lambda: tell("waiting for another build")), _context(log.parent) as context:
         log.write_text("")
-        context = Path(name)
         _write(context, files | _sources(stores.stack))
         tell(f"base image {order.base.name}@{order.base.digest[:19]}")
         base = order.base.pulled(engine, order.platform)
-        given = {"BASE_IMAGE": base, "SYSTEM_CONTENT": _hash(context / "system")}
-        step = BuildStep(context, "system", given, time, network=True, platform=order.platform)
-        tell("system packages")
-        system = engine.build(step, log, tell)
-        ask = partial(engine.ask, system)
-        python = locking.python(ask)
+        base_id, system = _system(order, base, context, time, log, tell)
+        python = system.python
         wheels = _wheels(stores, order, python.machine, context / "wheels", tell)
-        lock = locking.locked([*wheels.values()], python, place, tell, order.requirements)
-        _gather(locking.downloaded(lock, python, place, tell), context / "wheels")
+        further = () if order.recipe is None else recipe_choices.compiler(order.recipe, system)
+        lock = locking.locked([*wheels.values()], python, place, tell, order.requirements, further)
+        files_ = sorted([*wheels.values(), *locking.downloaded(lock, python, place, tell)], key=lambda path: path.name)
+        if problems := completeness.unmet(files_, python):
+            raise StackError(
+                f"the packages are incomplete: {'; '.join(problems[:5])}", "resolve them again, without --requirements"
+            )
         requirements = context / "requirements.txt"
-        requirements.write_text(locking.exact(sorted((context / "wheels").glob("*.whl"))))
-        tell("installing, without network")
-        image_labels = _labels(stores.stack, order.base, [*wheels], wheels, time)
-        arguments = {**given, "SYSTEM": system, "WHEELS_CONTENT": cache.hash_of(requirements), **image_labels}
-        image = engine.build(replace(step, target=order.target, arguments=arguments, network=False), log, tell)
+        requirements.write_text(locking.exact(files_))
+        tell(f"installing {counted(len(files_), 'package')}, without network")
+        installing.install(files_, python, context / "root", link_cuda=not recipe_choices.has_compiler(system))
+        users.add(partial(reading.read, engine, base_id), context)
+        arguments = {"SYSTEM": base_id, **_labels(stores.stack, order, [*wheels], wheels, time)}
+        step = BuildStep(context, order.target, arguments, time, network=False, platform=order.platform)
+        image = engine.build(step, log, tell)
         tell("bills of materials")
         programs = tools.folder(place, tell)
         further_files = {
-            SYSTEM_SBOM: sbom.system(partial(engine.ask, image), time, programs),
+            SYSTEM_SBOM: sbom.system(system, time, programs),
             PYTHON_SBOM: sbom.python(requirements, programs),
             LOCK: requirements.read_bytes(),
         }
         tell("writing the image")
-        folder = order.output or stores.stack.root / OUTPUT / _name(stores.stack, order, python.machine)
+        folder = order.output or stores.stack.root / OUTPUT / _name(stores.stack, order, system.architecture)
         saved_digest = saving.save(engine, image, folder, further_files)
-        count = len(further_files[LOCK].splitlines())
         names = tuple(path.name for path in wheels.values())
-        platform = f"linux/{_MACHINES.get(python.machine, python.machine)}"
-        return BuiltImage(folder, saved_digest, image, digest.of(stores.stack), names, count, platform)
+        platform = f"linux/{system.architecture}"
+        return BuiltImage(folder, saved_digest, image, digest.of(stores.stack), names, len(files_), platform)
+
+
+@contextmanager
+def _context(folder: Path) -> Iterator[Path]:
+    """Provide an empty folder for the build's context, in the cache: gigabytes of packages are unpacked into it."""
+    with tempfile.TemporaryDirectory(prefix="context-", dir=folder) as name:
+        yield Path(name)
+
+
+def _system(order: BuildOrder, base: str, context: Path, time: int, log: Path, tell: Progress) -> tuple[str, system.System]:
+    """Return the base with all system packages, and what it has; packages are installed only if it lacks some.
+
+    Raises:
+        StackError: the base lacks packages, and its programs do not run on this machine.
+
+    """
+    wanted = (context / _PACKAGES).read_text().split()
+    found = system.read(partial(reading.read, order.engine, base))
+    lacking = found.lacking(wanted)
+    if not lacking:
+        return base, found
+    if not processors.runs(found.architecture):
+        raise StackError(
+            f"the base image lacks {', '.join(lacking)}, and programs for {found.architecture} do not run on this machine",
+            f"name a base that has them; `stack image base --platform linux/{found.architecture}` makes one",
+        )
+    tell("system packages")
+    arguments = {"BASE_IMAGE": base, "SYSTEM_CONTENT": _hash(context / "system")}
+    made = order.engine.build(
+        BuildStep(context, "system", arguments, time, network=True, platform=order.platform, file="system/Dockerfile"),
+        log,
+        tell,
+    )
+    return made, system.read(partial(reading.read, order.engine, made))
 
 
 def _files(root: Path) -> dict[str, bytes]:
@@ -130,6 +182,16 @@ def _files(root: Path) -> dict[str, bytes]:
         ) from missing
 
 
+def system_packages(root: Path) -> tuple[str, ...]:
+    """Name the system packages that an image of the stack in `root` has.
+
+    Raises:
+        StackError: the stack has no list of them.
+
+    """
+    return tuple(_files(root)[_PACKAGES].decode().split())
+
+
 def _sources(stack: Stack) -> dict[str, bytes]:
     """Read the stack's pins, series and patches, without conflict resolutions, which do not affect the build.
 
@@ -141,6 +203,7 @@ def _sources(stack: Stack) -> dict[str, bytes]:
 def _write(context: Path, files: dict[str, bytes]) -> None:
     """Write the build context, with the same permissions for any umask."""
     (context / "wheels").mkdir()
+    (context / users.HOME).mkdir(parents=True)
     for name, data in files.items():
         path = context / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,16 +248,7 @@ def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Pr
     return by_package
 
 
-def _gather(files: Sequence[Path], folder: Path) -> None:
-    """Put downloaded wheels into the context, as hard links where the disk allows it."""
-    for path in files:
-        try:
-            os.link(path, folder / path.name)
-        except OSError:
-            shutil.copyfile(path, folder / path.name)
-
-
-def _labels(stack: Stack, base: BaseImage, packages: Sequence[str], wheels: dict[str, Path], time: int) -> dict[str, str]:
+def _labels(stack: Stack, order: BuildOrder, packages: Sequence[str], wheels: dict[str, Path], time: int) -> dict[str, str]:
     versions = [str(parse_wheel_filename(path.name)[1]) for path in wheels.values()]
     return {
         "STACK_DIGEST": digest.of(stack),
@@ -203,13 +257,15 @@ def _labels(stack: Stack, base: BaseImage, packages: Sequence[str], wheels: dict
         "STACK_PACKAGES": " ".join(packages),
         "STACK_VERSION": versions[0],
         "CREATED": datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "BASE_NAME": base.name,
-        "BASE_DIGEST": base.digest,
+        "BASE_NAME": order.base.name,
+        "BASE_DIGEST": order.base.digest,
+        **({} if order.recipe is None else recipe_choices.arguments(order.recipe)),
     }
 
 
-def _name(stack: Stack, order: BuildOrder, machine: str) -> str:
-    """Name the layout's folder after the lane, the stack's digest, the published packages, the machine and the target."""
+def _name(stack: Stack, order: BuildOrder, architecture: str) -> str:
+    """Name the layout's folder after the lane, the stack's digest, packages, the recipe, the processor and the target."""
     lane = [] if stack.lane is None else [f"lane-{stack.lane}"]
-    marks = [*lane, digest.of(stack)[:12], *(package for _, package in order.packages), _MACHINES.get(machine, machine)]
+    recipe = [] if order.recipe is None else [order.recipe.name]
+    marks = [*lane, digest.of(stack)[:12], *(package for _, package in order.packages), *recipe, architecture]
     return "-".join([*marks, *([order.target] if order.target != SERVE else [])])

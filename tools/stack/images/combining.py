@@ -29,7 +29,8 @@ def combine(sources: Sequence[Reference], folder: Path) -> Reference:
         if names.count(item.platforms[0].name) > 1:
             raise StackError(f"two of the images are for {item.platforms[0].name}", "name one for each platform")
     for item in images:
-        _bring(Path(item.reference.place), folder)
+        for digest in layout.blobs(Path(item.reference.place)):
+            bring(Path(item.reference.place), folder, digest)
     index = layout.encode({"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": [_entry(item) for item in images]})
     layout.finish(folder, {TAG: layout.put(folder, index, layout.INDEX)})
     return Reference(str(folder), TAG, layout=True)
@@ -40,13 +41,12 @@ def _entry(item: Image) -> layout.Descriptor:
     return {**item.descriptor, "platform": {"os": system, "architecture": architecture}}
 
 
-def _bring(source: Path, folder: Path) -> None:
-    """Bring all blobs of a layout into the new one, as hard links where the file system allows it."""
-    (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-    for digest in layout.blobs(source):
-        file, target = layout.place(source, digest), layout.place(folder, digest)
-        if not target.exists():
-            try:
-                os.link(file, target)
-            except OSError:
-                shutil.copyfile(file, target)
+def bring(source: Path, folder: Path, digest: str) -> None:
+    """Bring a blob of a layout into another one, as a hard link where the file system allows it."""
+    file, target = layout.place(source, digest), layout.place(folder, digest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        try:
+            os.link(file, target)
+        except OSError:
+            shutil.copyfile(file, target)

@@ -36,7 +36,7 @@ class BuildStep:
     """One build: a context, a stage of its Dockerfile, and arguments.
 
     All file times become `time` (seconds since 1970). Commands have no network unless `network` is set. `platform`
-    (`linux/arm64`) defaults to the engine's own.
+    (`linux/arm64`) defaults to the engine's own. `file` is the Dockerfile's path in the context.
     """
 
     context: Path
@@ -45,6 +45,7 @@ class BuildStep:
     time: int
     network: bool
     platform: str | None = None
+    file: str = "Dockerfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Engine:
                 "--identity-label=false",
                 "--pull-never" if self.name == "buildah" else "--pull=never",
             ),
-            *(f"--iidfile={id_file}", f"--file={step.context / 'Dockerfile'}"),
+            *(f"--iidfile={id_file}", f"--file={step.context / step.file}"),
             *_apart(step.network),
             *_platform(step.platform),
             *arguments,

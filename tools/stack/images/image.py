@@ -33,13 +33,17 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The image of one platform (`linux/arm64`); `entry` is its entry point, which precedes every command."""
+    """The image of one platform (`linux/arm64`); `entry` is its entry point, which precedes every command.
+
+    `config` is the digest of its configuration.
+    """
 
     digest: str
     name: str
     labels: Mapping[str, str]
     created: str
     layers: tuple[Layer, ...]
+    config: str
     entry: tuple[str, ...] = ()
 
 
@@ -133,6 +137,7 @@ def _image(where: Reference, digest: str, raw: bytes, tls: bool) -> Platform:
             Layer(layer.text("digest", pattern=DIGEST, meaning="a digest"), layer.whole("size"), layer.text("mediaType"))
             for layer in manifest.tables("layers")
         ),
+        config=config_digest,
         entry=_entry(whole.get("config") or {}, where),
     )
 

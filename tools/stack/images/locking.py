@@ -7,8 +7,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -18,52 +17,25 @@ from packaging.version import Version
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.images import tools
+from stack.images.system import Python
 from stack.store import cache as places
 from stack.store import indexes
 from stack.store.indexes import Index
 
 _OLDEST = 5
 """The oldest manylinux tag is for glibc 2.5."""
-_LEAST = Version("3.11")
-"""The oldest Python that this tool supports."""
 _ALWAYS = ("pip",)
-"""Needed to install the other packages."""
-_ASK = "import json, platform; print(json.dumps([platform.python_version(), platform.machine(), platform.libc_ver()]))"
+"""People look with it at what is installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Python:
-    """An image's interpreter: its version, the machine, and the version of glibc."""
-
-    version: Version
-    machine: str
-    libc: Version
-
-    @property
-    def short(self) -> str:
-        """The version as `3.12`."""
-        return f"{self.version.major}.{self.version.minor}"
-
-
-def python(ask: Callable[..., str]) -> Python:
-    """Determine the interpreter of an image; `ask` runs a command in it.
-
-    Raises:
-        StackError: there is no interpreter, or an unsuitable one.
-
-    """
-    version, machine, (libc, number) = json.loads(ask("python3", "-c", _ASK))
-    if libc != "glibc":
-        raise StackError(
-            f"the base image has {libc or 'an unknown kind of'} C library",
-            "wheels need glibc: use Debian or Ubuntu",
-        )
-    if Version(version) < _LEAST:
-        raise StackError(f"the base image has Python {version}", f"{_LEAST} or newer is needed: use a newer base")
-    return Python(Version(version), machine, Version(number))
-
-
-def locked(wheels: Sequence[Path], target: Python, place: Path, tell: Progress, given: Path | None = None) -> str:
+def locked(
+    wheels: Sequence[Path],
+    target: Python,
+    place: Path,
+    tell: Progress,
+    given: Path | None = None,
+    further: Sequence[str] = (),
+) -> str:
     """Lock everything that some wheels need besides each other, with hashes; equal needs are resolved only once.
 
     Args:
@@ -72,6 +44,7 @@ def locked(wheels: Sequence[Path], target: Python, place: Path, tell: Progress, 
         place: the cache folder.
         tell: called with a line for each step.
         given: an earlier lock that replaces resolving.
+        further: requirements beside those of the wheels.
 
     Raises:
         StackError: there is no solution, the index cannot be reached, or the given lock is invalid.
@@ -80,14 +53,14 @@ def locked(wheels: Sequence[Path], target: Python, place: Path, tell: Progress, 
     own = {canonicalize_name(name) for name, _ in _named(wheels)}
     if given is not None:
         return _without(given.read_text(encoding="utf-8"), own)
-    needs = [sorted(own), sorted(line for path in wheels for line in _needs(path)), str(target)]
+    needs = [sorted(own), sorted(line for path in wheels for line in _needs(path)), str(target), *further]
     key = hashlib.sha256(json.dumps(needs).encode()).hexdigest()[:16]
     lock = place / "images" / "locks" / f"{key}.txt"
     with places.lock(lock):
         if not lock.is_file():
             tell("resolving requirements")
             source = lock.with_suffix(".in")
-            source.write_text("\n".join([*(f"{name}=={version}" for name, version in _named(wheels)), *_ALWAYS, ""]))
+            source.write_text("\n".join([*(f"{name}=={version}" for name, version in _named(wheels)), *_ALWAYS, *further, ""]))
             places.put(lock, _without(_resolved(source, wheels, target, place, tell), own).encode())
     return lock.read_text(encoding="utf-8")
 

@@ -4,37 +4,36 @@
 import json
 import tempfile
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stack.images import tools
+from stack.images.system import System
 
 _VERSION = "1.6"
 _NAMESPACE = uuid.UUID("5a2f3d5e-7b7c-4c39-9d3a-6a1d1c0f8e44")
 """Namespace of serial numbers: equal contents have equal serial numbers."""
 
 
-def system(ask: Callable[..., str], time: int, programs: Path) -> bytes:
-    """List the Debian packages of an image; `ask` runs a command in it, `time` (seconds since 1970) is the document's time.
+def system(system: System, time: int, programs: Path) -> bytes:
+    """List the Debian packages of an image; `time` (seconds since 1970) is the document's time.
 
     Raises:
-        StackError: the image is not Debian or Ubuntu.
+        StackError: debsbom failed.
 
     """
-    status, release = ask("cat", "/var/lib/dpkg/status"), ask("cat", "/etc/os-release")
-    serial = uuid.uuid5(_NAMESPACE, status)
+    serial = uuid.uuid5(_NAMESPACE, system.status)
     with tempfile.TemporaryDirectory(prefix="stack-sbom-") as place:
         root = Path(place)
-        for path, text in (("var/lib/dpkg/status", status), ("etc/os-release", release)):
+        for path, text in (("var/lib/dpkg/status", system.status), ("etc/os-release", system.release)):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-        vendor = "ubuntu" if "ID=ubuntu" in release.splitlines() else "debian"
+        vendor = "ubuntu" if "ID=ubuntu" in system.release.splitlines() else "debian"
         tools.run(
             programs / "debsbom",
             *("generate", "--sbom-type=cdx", f"--cdx-schema-version={_VERSION}", f"--cdx-serialnumber={serial}"),
             *(f"--timestamp={datetime.fromtimestamp(time, UTC).isoformat()}", f"--base-distro-vendor={vendor}"),
-            *(f"--distro-arch={ask('dpkg', '--print-architecture').strip()}", f"--root={root}", f"--out={root / 'system'}"),
+            *(f"--distro-arch={system.architecture}", f"--root={root}", f"--out={root / 'system'}"),
         )
         return _steady((root / "system.cdx.json").read_bytes())
 

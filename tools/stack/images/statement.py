@@ -10,6 +10,7 @@ from typing import Any
 
 from stack.base.errors import StackError
 from stack.images import labels, layout
+from stack.images.base import MADE_HERE
 from stack.images.image import Image
 from stack.model.document import Table
 from stack.model.ids import Sha256
@@ -104,7 +105,8 @@ def dependencies(stack: Stack) -> list[dict[str, Any]]:
     base = stack.pins.base
     if base is not None and base.digest is not None:
         digest = {"sha256": base.digest.removeprefix("sha256:")}
-        resolved.append({"name": "base", "uri": f"docker://{base.image}:{base.tag}", "digest": digest})
+        uri = f"urn:stack:debian:{base.tag}" if base.image == MADE_HERE else f"docker://{base.image}:{base.tag}"
+        resolved.append({"name": "base", "uri": uri, "digest": digest})
     return resolved
 
 

@@ -10,6 +10,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import lane_option
+from stack.deploy import recipes
 from stack.images import base as bases
 from stack.images import build
 from stack.images import engine as engines
@@ -41,6 +42,11 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
     help="development: for docker/compose.dev.yml, which mounts the sources.",
 )
 @click.option(
+    "--recipe",
+    metavar="NAME",
+    help="Recipe that the image shall serve: kernels are compiled for its GPU, and CUDA's compiler is added if the base lacks it.",
+)
+@click.option(
     "--requirements",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
@@ -66,6 +72,7 @@ def command(
     target: str,
     requirements: Path | None,
     output: Path | None,
+    recipe: str | None,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -73,16 +80,25 @@ def command(
 
     The base is fetched by its digest, and missing system packages are installed. Wheels and requirements are downloaded with
     hashes; the step that installs them has no network. Equal wheels, requirements and base give an equal digest. The layout
-    also contains bills of materials and the requirements.
+    also contains bills of materials and the requirements. For another processor than this machine's, nothing of the image runs
+    here, and the base has to have all system packages.
     """
 
     stack = options.load()
-    chosen = bases.given(base) if base is not None else bases.pinned(stack.pins.base)
-    chosen_engine = engines.found(engine)
-    order = build.BuildOrder(
-        chosen_engine, chosen, upstreams, packages_from(packages, upstreams), platform, target, requirements, output
-    )
+    chosen_recipe = recipes.load(recipe, stack.root) if recipe is not None else None
+    named = bases.given(base) if base is not None else None
     with options.place(source) as place, Stores(stack, place) as stores:
+        order = build.BuildOrder(
+            engines.found(engine),
+            named or bases.pinned(stack.pins.base, place.cache),
+            upstreams,
+            packages_from(packages, upstreams),
+            platform,
+            target,
+            requirements,
+            output,
+            chosen_recipe,
+        )
         image = build.build(stores, order, stores.tell)
     if as_json:
         print_json(
@@ -93,10 +109,10 @@ def command(
                 "stack": image.stack,
                 "lane": options.lane_key,
                 "platform": image.platform,
-                "base": {"name": chosen.name, "digest": chosen.digest},
+                "base": {"name": order.base.name, "digest": order.base.digest},
                 "wheels": list(image.wheels),
                 "packages": image.packages,
-                "engine": chosen_engine.name,
+                "engine": order.engine.name,
             }
         )
         return
@@ -104,6 +120,4 @@ def command(
     click.echo(f"digest {image.digest}")
     click.echo(f"stack  {image.stack}")
     click.echo(f"{image.packages} Python packages, {len(image.wheels)} of them built here: {', '.join(image.wheels)}")
-    click.echo(
-        f"in {chosen_engine.name}'s storage as {image.id[:12]}; in the layout also: bills of materials, requirements.txt"
-    )
+    click.echo(f"in {order.engine.name}'s storage as {image.id[:12]}; in the layout also: bills of materials, requirements.txt")
