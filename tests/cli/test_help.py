@@ -80,8 +80,8 @@ def test_every_option_has_help(name: str) -> None:
     assert all(one.opts[-1] in text for one in options)
 
 
-SCRIPTS = {"stack completion"}
-"""Verbs that print a program for a shell and nothing else."""
+SCRIPTS = {"stack completion", "stack image run"}
+"""Verbs that print a program for a shell, or what another program prints, and nothing else."""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
-from stack.cli.completing import complete_upstreams
+from stack.cli.completing import complete_recipes, complete_upstreams
 from stack.cli.lane_options import lane_option
 from stack.deploy import recipes
 from stack.images import base as bases
@@ -45,6 +45,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
     "--recipe",
     metavar="NAME",
     help="Recipe that the image shall serve: kernels are compiled for its GPU, and CUDA's compiler is added if the base lacks it.",
+    shell_complete=complete_recipes,
 )
 @click.option(
     "--requirements",
