@@ -14,7 +14,7 @@ from stack.images import processors
 from stack.images.system import MACHINES
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_OWN = ("/dev", "/proc")
+_OWN = ("/dev", "/proc", "/sys")
 """Folders of this machine that programs need."""
 
 

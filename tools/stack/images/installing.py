@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install wheels for an image on this machine: unpacking runs none of their code, so the image may be for another processor."""
 
+import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -44,7 +45,9 @@ def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bo
             scheme, str(PREFIX / "bin/python"), "posix", destdir=str(root), overwrite_existing=True
         )
         try:
-            with WheelFile.open(path) as source:
+            with warnings.catch_warnings(), WheelFile.open(path) as source:
+                # Byte code in a wheel is left out, and said so.
+                warnings.simplefilter("ignore", RuntimeWarning)
                 installer.install(source, destination, {"INSTALLER": b"stack\n"})
         except (InstallerError, ValueError, OSError, zipfile.BadZipFile) as bad:
             raise StackError(f"{path.name} cannot be installed ({bad})", "fetch it again: stack cache prune") from bad

@@ -9,6 +9,7 @@ import difflib
 import fnmatch
 import json
 import os
+import platform
 import re
 import subprocess
 import sysconfig
@@ -207,8 +208,9 @@ def files(script: UnitScript, built: Mapping[str, bytes], version: Version) -> d
 
 
 def tag() -> str:
-    """Return the tag for a wheel with compiled files of this machine, for any Python 3."""
-    return f"py3-none-{re.sub('[^a-z0-9_]', '_', sysconfig.get_platform().lower())}"
+    """Return the tag for a wheel with compiled files of the C++ compiler's processor, for any Python 3."""
+    system = sysconfig.get_platform().removesuffix(platform.machine())
+    return f"py3-none-{re.sub('[^a-z0-9_]', '_', f'{system}{compiler.processor()}'.lower())}"
 
 
 def about(script: UnitScript, version: Version, holder: str) -> bytes:

@@ -2,6 +2,7 @@
 """Compile one unit: find its dependencies, its first error, its time and its memory."""
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -78,7 +79,23 @@ def _prerequisites(rule: Path) -> frozenset[Path]:
 
 
 def _program(unit: Unit, toolkit: Toolkit) -> list[str]:
-    return [str(toolkit.nvcc)] if unit.is_cuda else cxx()
+    if not unit.is_cuda:
+        return cxx()
+    if processor() == platform.machine():
+        return [str(toolkit.nvcc)]
+    # For a cross compiler nvcc looks for headers of its target, which are the same as this machine's.
+    own = toolkit.home / "targets" / f"{platform.machine()}-linux" / "include"
+    headers = own if own.is_dir() else toolkit.home / "include"
+    return [str(toolkit.nvcc), f"-ccbin={cxx()[-1]}", "-isystem", str(headers)]
+
+
+def processor() -> str:
+    """Return the processor that the C++ compiler compiles for, as the kernel names it: that of CXX may be a cross compiler."""
+    try:
+        done = subprocess.run([*cxx(), "-dumpmachine"], capture_output=True, text=True, check=False)
+    except OSError:
+        return platform.machine()
+    return done.stdout.partition("-")[0].strip() or platform.machine()
 
 
 def cxx() -> list[str]:
