@@ -63,7 +63,7 @@ def test_programs_name_the_images_python(tmp_path: Path) -> None:
     assert not (root / "usr").exists()
 
 
-def test_umask_and_order_change_nothing(tmp_path: Path) -> None:
+def test_the_umask_changes_nothing_and_the_last_wheel_wins(tmp_path: Path) -> None:
     wheels = [
         wheel(tmp_path, {f"{name}/one.py": b"1", "shared/__init__.py": name.encode()}, name=name, version="1.0", about=PLAIN)
         for name in ("beta", "alpha")
@@ -71,11 +71,11 @@ def test_umask_and_order_change_nothing(tmp_path: Path) -> None:
     installing.install(wheels, PYTHON, tmp_path / "first", link_cuda=True)
     before = os.umask(0o077)
     try:
-        installing.install(wheels[::-1], PYTHON, tmp_path / "second", link_cuda=True)
+        installing.install(wheels, PYTHON, tmp_path / "second", link_cuda=True)
     finally:
         os.umask(before)
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
-    assert (tmp_path / "first" / SITE / "shared/__init__.py").read_bytes() == b"beta"
+    assert (tmp_path / "first" / SITE / "shared/__init__.py").read_bytes() == b"alpha"
 
 
 def test_a_compiler_of_wheels_stands_where_build_tools_look(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
         wheels = _wheels(stores, order, python.machine, context / "wheels", tell)
         further = () if order.recipe is None else recipe_choices.compiler(order.recipe, system)
         lock = locking.locked([*wheels.values()], python, place, tell, order.requirements, further)
-        files_ = sorted([*wheels.values(), *locking.downloaded(lock, python, place, tell)], key=lambda path: path.name)
+        # The stack's own come last: torch_c_dlpack_ext has a file of the same path as FlashInfer, whose files are compared at each start.
+        files_ = [*locking.downloaded(lock, python, place, tell), *wheels.values()]
         if problems := completeness.unmet(files_, python):
             raise StackError(
                 f"the packages are incomplete: {'; '.join(problems[:5])}", "resolve them again, without --requirements"

@@ -21,9 +21,9 @@ _CUDA = PurePosixPath("/usr/local/cuda")
 
 
 def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bool) -> None:
-    """Install wheels into the environment /opt/stack below `root`, in the order of their names.
+    """Install wheels into the environment /opt/stack below `root`, in the order given.
 
-    Where two wheels have the same file, that of the later one stays. `link_cuda` gives CUDA's compiler, if it came as wheels, the
+    Where two wheels have the same file, that of the later one stays: the stack's own come last. `link_cuda` gives CUDA's compiler, if it came as wheels, the
     place where build tools look for it.
 
     Raises:
@@ -33,7 +33,7 @@ def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bo
     place = root / PREFIX.relative_to("/")
     site = PREFIX / f"lib/python{python.short}/site-packages"
     _environment(place, python)
-    for path in sorted(wheels):
+    for path in wheels:
         name = path.name.partition("-")[0]
         scheme = {
             **dict.fromkeys(("purelib", "platlib"), str(site)),
