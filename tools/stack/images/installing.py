@@ -23,8 +23,8 @@ _CUDA = PurePosixPath("/usr/local/cuda")
 def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bool) -> None:
     """Install wheels into the environment /opt/stack below `root`, in the order given.
 
-    Where two wheels have the same file, that of the later one stays: the stack's own come last. `link_cuda` gives CUDA's compiler, if it came as wheels, the
-    place where build tools look for it.
+    Where two wheels have the same file, that of the later one stays: the stack's own come last. `link_cuda` gives CUDA's compiler,
+    if it came as wheels, the place where build tools look for it.
 
     Raises:
         StackError: A wheel is broken.
