@@ -79,6 +79,7 @@ def test_an_image_for_another_processor(stack: Stack, ready: World, base: str, r
 
     # Each of these starts further programs of aarch64.
     look = "import os, platform, gamma.main as m; print(platform.machine(), os.getuid(), open(m.__file__).read(), end='')"
+    look = f"{look}; assert os.access('/opt/stack', os.R_OK)"
     ran = inside(ready, layout, "sh", "-c", 'exec python -c "$1"', "sh", look)
     text = GAMMA_PATCHES["two/gamma/fix-limit.patch"][1]["gamma/main.py"].decode()
     assert (ran.returncode, ran.stdout) == (0, f"aarch64 10001 {text}"), ran.stderr

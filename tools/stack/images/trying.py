@@ -52,9 +52,9 @@ def run(
         bound = [*lent, *(f"{work / str(number)}:{folder}" for number, folder in enumerate(_PRIVATE))]
         architecture = platform.name.partition("/")[2]
         words = tuple(command) or (*platform.entry, *(config.get("Cmd") or ()))
-        inside = emulation.command(work / "root", architecture, words, variables, folder=_HOME, lent=bound)
         rights = ("setpriv", f"--reuid={_ID}", f"--regid={_ID}", "--clear-groups", "--no-new-privs", "--")
-        return subprocess.run([*rights, *inside], stdin=subprocess.DEVNULL, check=False).returncode
+        inside = emulation.command(work / "root", architecture, words, variables, folder=_HOME, lent=bound, rights=rights)
+        return subprocess.run(inside, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def _variables(config: Mapping[str, object]) -> dict[str, str]:
