@@ -9,7 +9,9 @@ from stack.cli.common import Options
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.rendering import called, settings, terminal
 
-_VERBS: dict[str, str] = {}
+_VERBS = {
+    "status": "Show the server, its image and its model.",
+}
 """The verbs, each with its line in the help; `stack.cli.owner.VERB` defines `command`."""
 
 
