@@ -12,6 +12,7 @@ import yaml
 
 from stack.base.errors import StackError
 from stack.deploy import recipes
+from stack.images import users
 from stack.serving.command import command
 from stack.serving.compose import Usage, compose
 
@@ -125,7 +126,7 @@ def test_development_mounts_the_sources() -> None:
 
 @pytest.mark.images
 def test_compose_says_what_is_missing_or_wrong(tmp_path: Path) -> None:
-    assert "the image that stack image build --target development made" in composed(DOCKER / "compose.dev.yml").stderr
+    assert "the name under which stack image load loaded the development target" in composed(DOCKER / "compose.dev.yml").stderr
     wrong = tmp_path / "compose.yaml"
     wrong.write_text((DOCKER / "compose.yml").read_text().replace("init: true", "initt: true"))
     assert "initt" in composed(wrong, STACK_IMAGE="one").stderr
@@ -133,9 +134,10 @@ def test_compose_says_what_is_missing_or_wrong(tmp_path: Path) -> None:
 
 def test_no_volume_is_in_the_way_of_the_images_user() -> None:
     """A volume takes the owner of the image's folder at its place: both are there, and the user's."""
-    made = (DOCKER / "Dockerfile").read_text().partition("install -d -o 10001 -g 10001 ")[2].partition("\n")[0].split()
+    assert "COPY --chown=10001:10001 home/ /home/\n" in (DOCKER / "Dockerfile").read_text()
+    made = {f"/{path}" for path in (users.HOME, *users.HOME.parents)}
     volumes = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]["vllm"]["volumes"]
-    assert {one.partition(":")[2] for one in volumes} <= {*made}
+    assert {one.partition(":")[2] for one in volumes} <= made
 
 
 @pytest.mark.parametrize(

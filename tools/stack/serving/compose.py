@@ -41,8 +41,8 @@ class _Target:
     home: str
 
 
-_SERVE = _Target("the image that stack image build made, or a published one", "/home/stack")
-_DEVELOP = _Target("the image that stack image build --target development made", "/root")
+_SERVE = _Target("the name that stack image load prints, or that of a published image", "/home/stack")
+_DEVELOP = _Target("the name under which stack image load loaded the development target", "/root")
 
 
 def compose(recipe: Recipe, kind: Usage = Usage.LOCAL) -> str:
