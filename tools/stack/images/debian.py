@@ -49,7 +49,7 @@ _REMOVED = (
     *("var/lib/dpkg/lock*", "var/lib/dpkg/triggers/Lock", "tmp/*", "run/*", "etc/apt/apt.conf.d/99mmdebstrap"),
     *("etc/apt/sources.list.d/*", "var/lib/dpkg/arch"),
 )
-"""What names the hour or the machine, or is only kept to be faster, as patterns."""
+"""Patterns of files that name the hour or the machine, or are only kept to be faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def _clean(order: DebianOrder, root: Path) -> None:
 
 
 def _sources(suite: str) -> str:
-    """Return apt's sources for whoever installs more: Debian's own, not the mirror of the machine that made the image."""
+    """Return apt's sources for the image: Debian's own addresses, not the mirror of the machine that made it."""
     security = "http://deb.debian.org/debian-security"
     return "".join(
         f"deb {place} {name} main\n"

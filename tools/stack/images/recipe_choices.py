@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe decides of an image that serves it: the GPU for which kernels are compiled, and the compiler."""
+"""Choose for an image what its recipe needs: the GPU for which kernels are compiled, and the compiler."""
 
 from stack.deploy import hardware
 from stack.deploy.recipes import Recipe
