@@ -41,9 +41,9 @@ _WORDS = {
 
 def page() -> str:
     """Return the page."""
-    documents = sorted((_title(name), name) for name in schemas.names() if name != "error")
+    documents = sorted((schemas.described(name)[1], name) for name in schemas.names() if name != "error")
     parts = [_INTRO, _document("Errors", schemas.written("error"))]
-    parts += [*(_document(f"`stack {title}`", schemas.written(name)) for title, name in documents), _SHARED]
+    parts += [*(_document(f"`{title}`", schemas.written(name)) for title, name in documents), _SHARED]
     parts += [_shared(name, value) for name, value in sorted(_common().items()) if "properties" in value]
     return "\n".join(parts)
 
@@ -51,11 +51,6 @@ def page() -> str:
 def _common() -> Mapping[str, Any]:
     common: Mapping[str, Any] = schemas.written("common")["$defs"]
     return common
-
-
-def _title(name: str) -> str:
-    title: str = schemas.written(name)["title"]
-    return title
 
 
 def _document(title: str, schema: Mapping[str, Any]) -> str:
@@ -148,8 +143,8 @@ def _link(schema: Mapping[str, Any]) -> str:
     file, _, name = schema["$ref"].partition("#/$defs/")
     if name:
         return f"[{_heading(name)}](#{_heading(name).replace(' ', '-')})"
-    title = _title(file.removesuffix(".json"))
-    return f"[stack {title}](#{_anchor(f'stack {title}')})"
+    title = schemas.described(file.removesuffix(".json"))[1]
+    return f"[{title}](#{_anchor(title)})"
 
 
 def _target(schema: Mapping[str, Any]) -> Mapping[str, Any]:

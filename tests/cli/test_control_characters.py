@@ -94,7 +94,7 @@ def test_nothing_of_upstreams_history_and_of_a_clone_reaches_the_terminal(
     "words",
     [
         ("show", f"no{EVIL}/such"), ("fetch", "gamma", "--tag", EVIL), ("status", "--lane", EVIL), ("rebase", EVIL), ("diff", EVIL),
-        ("import", f"/none/{EVIL}"), ("checkout", "gamma", f"/none/{EVIL}"), ("lint", f"--no{EVIL}"), (EVIL,),
+        ("import", f"/dev/null/{EVIL}"), ("checkout", "gamma", f"/dev/null/{EVIL}"), ("lint", f"--no{EVIL}"), (EVIL,),
         ("rebase", "gamma", "--onto", EVIL, "--source", "git"), ("explain", f"one/{EVIL}"), ("image", "verify", f"oci:{EVIL}"),
         ("wheel", "inspect", EVIL), ("recipe", "show", EVIL), ("doctor", "--log", EVIL),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from stack.cli import cli
+from stack.cli import cli, owner
 from stack.cli.lazy import LazyGroup
 
 CLI = Path(__file__).parents[2] / "tools/stack/cli"
@@ -41,7 +41,7 @@ def verbs(command: click.Command, name: str = "stack") -> Iterator[tuple[str, cl
             yield from verbs(found, f"{name} {each}")
 
 
-VERBS = dict(verbs(cli))
+VERBS = {**dict(verbs(cli)), **dict(verbs(owner.cli, "spark-stack"))}
 LAZY = {name: command for name, command in VERBS.items() if isinstance(command, LazyGroup)}
 
 
@@ -56,7 +56,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", LAZY)
 def test_a_group_lists_each_of_its_modules_in_a_line(name: str) -> None:
     group = LAZY[name]
-    folder = {"stack": "", "stack image": "imaging/", "stack validate": "validating/"}[name]
+    folder = {"stack": "", "stack image": "imaging/", "stack validate": "validating/", "spark-stack": "owner/"}[name]
     modules = (CLI / folder).glob("*.py")
     assert {f"stack.cli.{folder.replace('/', '.')}{path.stem}" for path in modules if "\ndef command(" in path.read_text()} == {
         one.module for one in group.lazy.values()

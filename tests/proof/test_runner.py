@@ -156,6 +156,7 @@ def test_the_compiler_and_variables_of_proofs_are_part_of_the_key(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     assert not run(root, cache).cached
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     assert not run(root, cache).cached

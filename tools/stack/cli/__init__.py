@@ -4,22 +4,15 @@
 A verb's module is imported only when the verb runs, so that `stack --help` answers at once.
 """
 
-import gc
-import os
-import sys
 from pathlib import Path
 
 import click
 
 from stack import __version__
-from stack.base.errors import StackError
-from stack.cli import documents
+from stack.cli import program
 from stack.cli.common import Options
 from stack.cli.lazy import Command, LazyGroup
-from stack.cli.output import outlive_readers
-from stack.cli.rendering import called, settings, terminal
-from stack.cli.sentences import tell
-from stack.cli.signals import interrupting
+from stack.cli.rendering import settings, terminal
 
 _VERBS = {
     "build": "Build wheels of the upstreams with the patches in them.",
@@ -87,9 +80,7 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
 
     Exit codes: 0 done, 1 something needs a person, 2 wrong usage or a broken environment.
     """
-    # Without colours at all, or with them in a pipe, too; else click decides for each stream.
-    coloured = terminal.is_coloured()
-    context.color = None if coloured and terminal.is_terminal() else coloured
+    context.color = terminal.colours()
     context.obj = Options(root, cache)
 
 
@@ -98,52 +89,5 @@ settings.add(cli)  # for the verbs that have a `--log` or `-v` of their own
 
 def main() -> None:
     """Run the command line; every error that a user can cause becomes one line and exit code 2."""
-    outlive_readers()
-    settings.reset()
-    documents.reset()
-    with interrupting() as interrupts:
-        try:
-            code = _run()
-        except (click.Abort, KeyboardInterrupt):
-            # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
-            code = _fail(StackError("interrupted", "the stack is whole, run the command again"), interrupts.exit_code)
-        if settings.current().log is not None:
-            from stack.cli.rendering import log_file  # noqa: PLC0415
-
-            log_file.close(code)
-        gc.freeze()  # Python collects garbage once more as it ends, which takes a hundredth of a second and frees nothing in time.
-        sys.exit(code)
-
-
-def _run() -> int:
-    try:
-        # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name=called.name(), complete_var=COMPLETE) or 0
-    except StackError as error:
-        return _fail(error)
-    except click.Abort:
-        raise
-    except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
-            error.show()
-            return 2
-        from stack.cli import usage  # noqa: PLC0415
-
-        return _fail(usage.worded(error))
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(StackError(f"{place}{error.strerror or error}", "check disk space and rights, then run it again"))
-    except Exception as error:
-        if os.environ.get("STACK_DEBUG"):
-            raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return _fail(StackError(f"this is a defect, please report it ({reason})", "STACK_DEBUG=1 shows where"))
-
-
-def _fail(error: StackError, code: int = 2) -> int:
-    """Print an error on stderr, with `--json` also as a document on stdout; return the exit code."""
-    tell(str(error))
-    words = sys.argv[1:]
-    if documents.are_wanted(words):
-        documents.show_error(error, code, documents.verb(cli, words))
-    return code
+    # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
+    program.run(cli, interrupted="the stack is whole, run the command again", complete_var=COMPLETE)

@@ -87,9 +87,10 @@ def _verb(command: click.Command, words: Iterator[str]) -> Iterator[str]:
 
 
 def _of_command() -> str:
-    """Name the running command with dashes: `pins-show`."""
+    """Name the running command with dashes: `pins-show`; one of the owner's program begins with its name: `spark-stack-up`."""
     context, names = click.get_current_context(), list[str]()
     while context.parent is not None:
         names.insert(0, context.command.name or "")
         context = context.parent
-    return "-".join(names)
+    program = [called.OWNERS] if context.command.name == called.OWNERS else []
+    return "-".join([*program, *names])

@@ -2,7 +2,8 @@
 """The name by which the user called this program, in every command that it advises: `stack`, or `git carry`.
 
 Texts name commands of `stack`. They are renamed when they are printed, so that a user whose `stack` is another program can copy
-them. Files keep the plain name: their bytes must not depend on who wrote them.
+them. Files keep the plain name: their bytes must not depend on who wrote them. `spark-stack` is another program with verbs of its
+own: what it advises of `stack` keeps that name.
 """
 
 import re
@@ -15,13 +16,18 @@ from weakref import WeakKeyDictionary
 import click
 
 _PLAIN, _GIT = "stack", "git carry"
+OWNERS = "spark-stack"
+"""The program of a server's owner."""
 _AGAIN = ("command", "error", "remedy", "hint")
 """Keys of JSON documents whose values are commands, or sentences with commands."""
 
 
 def name() -> str:
     """Return the name of the command as the user wrote it."""
-    return _GIT if Path(sys.argv[0]).name == "git-carry" else _PLAIN
+    return _NAMES.get(Path(sys.argv[0]).name, _PLAIN)
+
+
+_NAMES = {"git-carry": _GIT, OWNERS: OWNERS}
 
 
 def renamed(text: str) -> str:
@@ -30,14 +36,14 @@ def renamed(text: str) -> str:
     A command stands at the beginning of a line, in backticks, or after a colon, a bracket or a word such as "see"; "the stack"
     and "this stack" are no commands.
     """
-    if name() == _PLAIN or _PLAIN not in text:
+    if name() != _GIT or _PLAIN not in text:
         return text
     return _commands().sub(rf"\g<before>{_GIT} ", text)
 
 
 def renamed_json(value: object) -> object:
     """Return a JSON document with the commands that it advises under the name that the user called."""
-    if name() == _PLAIN:
+    if name() != _GIT:
         return value
     if isinstance(value, Mapping):
         return {
@@ -48,7 +54,7 @@ def renamed_json(value: object) -> object:
 
 def rename_help(command: click.Command) -> None:
     """Rename the commands in the help of a command and of its options."""
-    if name() == _PLAIN and not _plain:
+    if name() != _GIT and not _plain:
         return
     texts: list[click.Command | click.Option] = [command]
     texts += [parameter for parameter in command.params if isinstance(parameter, click.Option)]

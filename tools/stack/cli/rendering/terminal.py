@@ -63,6 +63,12 @@ def is_coloured(stream: TextIO | None = None) -> bool:
     return is_terminal(stream)
 
 
+def colours() -> bool | None:
+    """Return click's setting: no colours at all, or colours also in a pipe; None: click decides for each stream."""
+    coloured = is_coloured()
+    return None if coloured and is_terminal() else coloured
+
+
 def has_unicode(stream: TextIO | None = None) -> bool:
     """Return whether a stream, by default standard output, can show characters beyond ASCII."""
     encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"

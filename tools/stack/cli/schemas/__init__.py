@@ -26,7 +26,7 @@ def files() -> tuple[str, ...]:
 
 
 def find(name: str) -> str:
-    """Return the name of a schema, which may be given as `pins-show`, `pins show`, `stack pins show` or `stack/pins-show/1`.
+    """Return the name of a schema, which may be given as `pins-show`, `pins show`, `stack pins show`, `spark-stack up` or `stack/pins-show/1`.
 
     Raises:
         StackError: There is no such schema.
@@ -88,7 +88,9 @@ def described(name: str) -> tuple[str | None, str, str]:
     content = _file(name)
     if name in files():
         return None, content["title"], content["description"]
-    return content["properties"]["schema"]["const"], f"stack {content['title']}", content["description"]
+    title = content["title"]
+    program = "" if title.startswith("spark-stack ") else "stack "
+    return content["properties"]["schema"]["const"], f"{program}{title}", content["description"]
 
 
 def every() -> Iterator[tuple[str, dict[str, Any]]]:

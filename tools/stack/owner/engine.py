@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine that runs the owner's container: docker or podman, by commands that both take."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.base.text import shortened
+
+ENGINES = ("docker", "podman")
+"""In the order in which they are tried: DGX OS has docker."""
+_SHOWN = 300
+_ASKED = 60.0
+"""Seconds that a question to the engine may take; a pull, a start and a stop have no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container as the engine describes it: whether it runs, how often it was restarted, its labels, and its image's id."""
+
+    id: str
+    running: bool
+    status: str
+    restarts: int
+    exit_code: int
+    image: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine by the name of its program."""
+
+    name: str
+
+    def container(self, name: str) -> Container | None:
+        """Describe a container; None if there is none of that name.
+
+        Raises:
+            StackError: The engine does not answer.
+
+        """
+        values = self._described("container", name)
+        if values is None:
+            return None
+        state = values["State"]
+        return Container(
+            values["Id"],
+            bool(state["Running"]),
+            str(state["Status"]),
+            int(values.get("RestartCount", 0)),
+            int(state["ExitCode"]),
+            _id(values["Image"]),
+            values["Config"].get("Labels") or {},
+        )
+
+    def image(self, name: str) -> Mapping[str, Any] | None:
+        """Describe an image; None if the engine does not have it.
+
+        Raises:
+            StackError: The engine does not answer.
+
+        """
+        values = self._described("image", name)
+        return None if values is None else {**values, "Id": _id(values["Id"])}
+
+    def run(self, *arguments: str, seconds: float | None = None, environment: Mapping[str, str] | None = None) -> str:
+        """Run a command of the engine, and return its output.
+
+        Raises:
+            StackError: It failed; the message has its last line.
+
+        """
+        done = self._ran(arguments, seconds, environment)
+        if done.returncode:
+            verb = next(word for word in arguments if not word.startswith("-"))
+            raise StackError(f"{self.name} {verb} failed: {_last(done.stderr)}", _remedy(self.name, done.stderr))
+        return done.stdout
+
+    def _described(self, kind: str, name: str) -> Mapping[str, Any] | None:
+        done = self._ran((kind, "inspect", name), _ASKED, None)
+        if done.returncode:
+            if "no such" in done.stderr.lower() or "not known" in done.stderr.lower():
+                return None
+            raise StackError(f"{self.name} {kind} inspect failed: {_last(done.stderr)}", _remedy(self.name, done.stderr))
+        try:
+            (values,) = json.loads(done.stdout)
+        except ValueError as bad:
+            raise StackError(
+                f"{self.name} describes the {kind} {name} in no form known here", "name another with --engine"
+            ) from bad
+        found: Mapping[str, Any] = values
+        return found
+
+    def _ran(
+        self, arguments: Sequence[str], seconds: float | None, environment: Mapping[str, str] | None
+    ) -> "subprocess.CompletedProcess[str]":
+        try:
+            return subprocess.run(
+                [self.name, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=seconds,
+                env=environment,
+            )
+        except FileNotFoundError as missing:
+            raise StackError(f"{self.name} is missing", "install it, or name another engine with --engine") from missing
+        except subprocess.TimeoutExpired as late:
+            raise StackError(
+                f"{self.name} has not answered within {late.timeout:.0f} s", f"restart it: {self.name} info"
+            ) from late
+
+
+def found(name: str | None = None) -> Engine:
+    """Find the engine of a name, or the first one on PATH that answers.
+
+    Raises:
+        StackError: There is none, or none of them answers.
+
+    """
+    problems = []
+    for candidate in ENGINES if name is None else (name,):
+        if shutil.which(candidate) is None:
+            problems.append((f"{candidate} is missing", "install docker (DGX OS has it) or podman"))
+            continue
+        try:
+            Engine(candidate).run("version", seconds=_ASKED)
+        except StackError as failed:
+            problems.append((failed.problem, failed.remedy))
+            continue
+        return Engine(candidate)
+    # An engine that is there and fails says more than one that is missing.
+    problem, remedy = next((each for each in problems if "is missing" not in each[0]), problems[0])
+    raise StackError(problem if name is not None or "missing" not in problem else "no container engine is here", remedy)
+
+
+def _id(text: str) -> str:
+    """Return an image's id with its algorithm, which podman leaves out."""
+    return text if ":" in text else f"sha256:{text}"
+
+
+def _last(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return shortened(lines[-1], _SHOWN) if lines else "no message"
+
+
+def _remedy(engine: str, stderr: str) -> str:
+    """Say what to do about a failure of the engine."""
+    text = stderr.lower()
+    if "permission denied" in text and "sock" in text:
+        return f"let this user use {engine}: sudo usermod -aG {engine} $USER, then log in again"
+    if "cannot connect" in text or "connection refused" in text or "is the docker daemon running" in text:
+        return f"start it: sudo systemctl start {engine}"
+    if "no space left" in text:
+        return "make room on the disk, then run the command again: it goes on where it was"
+    return f"see what {engine} says of it, then run the command again"
