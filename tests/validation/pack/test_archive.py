@@ -181,7 +181,7 @@ def test_the_stack_in_an_archive_has_the_digest_of_the_stack(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("target", targets.TARGETS.values(), ids=[*targets.TARGETS])
 def test_nothing_that_the_stack_changes_is_left_out(target: Target) -> None:
-    """The decode kernels stand in FlashInfer's experimental folder, of which other parts are left out."""
+    """The decode kernels are in FlashInfer's experimental folder. Other parts of that folder are left out."""
     carried = stacks.load(ROOT)
     changed = [
         path.decode()

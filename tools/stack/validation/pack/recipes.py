@@ -55,7 +55,7 @@ _SPARK = (
     "--kv-cache-dtype",
     "fp8",
 )
-"""What the recipes gpt-oss-120b-spark and -decode have in common."""
+"""The arguments that the recipes gpt-oss-120b-spark and -decode share."""
 _BOTH = ("sm90", "sm121")
 _MARLIN_LOG = ("Using 'MARLIN' Mxfp4 MoE backend", "TRITON_ATTN backend", "Using MarlinMxFp4LinearKernel for MXFP4 GEMM")
 
@@ -110,7 +110,7 @@ COMPARISONS = (
     Comparison("padding", "marlin", "marlin-padded", MappingProxyType({"decode": 1.0, "prefill": 0.95})),
     # The kernels for few tokens. Their speed in prefill, for which they are not meant, is measured but has no bar.
     Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
-    # A Spark is bound by its memory, and both read the same weights: no loss is all that is asked for.
+    # A Spark is bound by its memory, and both read the same weights: the decode kernels must not be slower.
     Comparison("spark-kernels", "spark-decode", "spark", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),
     Comparison("marlin-kernels", "decode", "marlin", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),
 )
