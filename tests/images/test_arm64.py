@@ -78,7 +78,8 @@ def test_an_image_for_another_processor(stack: Stack, ready: World, base: str, r
     assert any("arch=arm64" in one["purl"] for one in components if one["name"] == "libc6")
 
     # Each of these starts further programs of aarch64.
-    look = "import os, platform, gamma.main as m; print(platform.machine(), os.getuid(), open(m.__file__).read(), end='')"
+    look = "import os, platform, sysconfig; main = sysconfig.get_path('purelib') + '/gamma/main.py'"
+    look = f"{look}; print(platform.machine(), os.getuid(), open(main).read(), end='')"
     look = f"{look}; assert os.access('/opt/stack', os.R_OK)"
     ran = inside(ready, layout, "sh", "-c", 'exec python -c "$1"', "sh", look)
     text = GAMMA_PATCHES["two/gamma/fix-limit.patch"][1]["gamma/main.py"].decode()
