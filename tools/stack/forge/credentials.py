@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from stack.base.errors import StackError
-from stack.upstreaming import forge
+from stack.forge import repositories
 
 VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")
 ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
@@ -49,7 +49,7 @@ def token(host: str) -> str | None:
 
 
 def _variables(host: str) -> tuple[str, ...]:
-    if host == forge.GITHUB or os.environ.get(forge.API):
+    if host == repositories.GITHUB or os.environ.get(repositories.API):
         return VARIABLES
     return ENTERPRISE if os.environ.get(HOST, "").strip().lower() == host else ()
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stack.upstreaming.forge import Checks, Fork, Pull, PullState, Repository, Reviews
-from stack.upstreaming.github import GitHub
+from stack.forge.github import GitHub
+from stack.forge.repositories import Checks, Fork, Pull, PullState, Repository, Reviews
 
 from .conftest import MINE, UP
 from .fake_github import Answer, Hub

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from stack.base.errors import StackError
-from stack.upstreaming import connection, github
-from stack.upstreaming.forge import Repository
-from stack.upstreaming.github import DroppedError, GitHub
+from stack.forge import connection, github
+from stack.forge.github import DroppedError, GitHub
+from stack.forge.repositories import Repository
 
 from .conftest import MINE, READER, TOKEN, UP
 from .fake_github import Answer, Handler, Hub, serving

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.upstreaming import github
-from stack.upstreaming.forge import Repository
-from stack.upstreaming.github import GitHub
+from stack.forge import github
+from stack.forge.github import GitHub
+from stack.forge.repositories import Repository
 
 TOKEN = "ghp_ThisIsMySecretTokenAndNobodyElses00"
 UP = Repository("github.com", "up", "gamma")

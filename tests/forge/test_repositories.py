@@ -2,8 +2,8 @@
 import pytest
 
 from stack.base.errors import StackError
-from stack.upstreaming import forge
-from stack.upstreaming.forge import Repository
+from stack.forge import repositories
+from stack.forge.repositories import Repository
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from stack.upstreaming.forge import Repository
     ],
 )
 def test_repositories(git: str) -> None:
-    assert forge.repository(git) == Repository("github.com", "up", "gamma")
+    assert repositories.repository(git) == Repository("github.com", "up", "gamma")
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_repositories(git: str) -> None:
 )
 def test_what_is_no_repository(git: str) -> None:
     with pytest.raises(StackError, match="is not a repository of a forge: it has to be like") as caught:
-        forge.repository(git)
+        repositories.repository(git)
     assert "secret" not in str(caught.value)
 
 
 def test_api_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_API_URL", raising=False)
-    assert forge.api("github.com") == "https://api.github.com"
-    assert forge.api("git.example.org") == "https://git.example.org/api/v3"
+    assert repositories.api("github.com") == "https://api.github.com"
+    assert repositories.api("git.example.org") == "https://git.example.org/api/v3"
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:8080/")
-    assert forge.api("github.com") == "http://127.0.0.1:8080"
+    assert repositories.api("github.com") == "http://127.0.0.1:8080"
     for odd, why in {
         "http://api.github.com": "not secure",
         "http://127.0.0.1.example.org": "not secure",
@@ -58,5 +58,5 @@ def test_api_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setenv("GITHUB_API_URL", odd)
         with pytest.raises(StackError, match=why) as caught:
-            forge.api("github.com")
+            repositories.api("github.com")
         assert "secret" not in str(caught.value)

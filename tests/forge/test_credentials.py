@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.upstreaming import credentials
+from stack.forge import credentials
 
 # As gh writes it.
 HOSTS = """\

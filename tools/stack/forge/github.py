@@ -19,10 +19,10 @@ import requests
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
 from stack.base.text import printable
+from stack.forge import credentials, repositories
+from stack.forge.connection import Connection, StatusError, part
+from stack.forge.repositories import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
 from stack.model.ids import CommitId
-from stack.upstreaming import credentials, forge
-from stack.upstreaming.connection import Connection, StatusError, part
-from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
 
 PATIENCE = 900.0
 """Maximal seconds that a request waits for the rate limit in total; the user has to wait for an exhausted hourly limit."""
@@ -75,7 +75,7 @@ class GitHub:
         """
         self.host = host
         self._token = credentials.token(host)
-        self._api = Connection(forge.api(host), self._token)
+        self._api = Connection(repositories.api(host), self._token)
         self._tell = tell
         self._login: str | None = None
 
@@ -370,7 +370,7 @@ class GitHub:
         return f"the connection to {self.host} failed when asked {what}", remedy
 
     def _odd(self, what: str) -> StackError:
-        return StackError(f"{self.host} gives an invalid answer when asked {what}", f"check {forge.API}")
+        return StackError(f"{self.host} gives an invalid answer when asked {what}", f"check {repositories.API}")
 
 
 def _pause(error: StatusError) -> float | None:
