@@ -61,9 +61,9 @@ class Connection:
         """Get the JSON at a path."""
         return bounded_http.parsed(self._answer("GET", path, query).content)
 
-    def listed(self, path: str, key: str | None = None, **query: str | int) -> Iterator[Any]:
-        """Yield the entries of a list that comes in pages, or of the list `key` in each page: at most `MOST`."""
-        for page in range(1, MOST // _PAGE + 1):
+    def listed(self, path: str, key: str | None = None, most: int = MOST, **query: str | int) -> Iterator[Any]:
+        """Yield the entries of a list that comes in pages, or of the list `key` in each page: at most `most`."""
+        for page in range(1, most // _PAGE + 1):
             answer = self._answer("GET", path, {**query, "per_page": _PAGE} | ({"page": page} if page > 1 else {}))
             content = bounded_http.parsed(answer.content)
             yield from content if key is None else content[key]
@@ -77,6 +77,14 @@ class Connection:
     def post(self, path: str, content: Mapping[str, Any]) -> Any:
         """Post JSON, and return the JSON of the answer."""
         return bounded_http.parsed(self._answer("POST", path, {}, content).content)
+
+    def patch(self, path: str, content: Mapping[str, Any]) -> Any:
+        """Change what is at a path, and return the JSON of the answer."""
+        return bounded_http.parsed(self._answer("PATCH", path, {}, content).content)
+
+    def delete(self, path: str) -> None:
+        """Delete what is at a path."""
+        self._answer("DELETE", path, {})
 
     def _answer(
         self, method: str, path: str, query: Mapping[str, str | int], content: Any = None, kind: str = _JSON

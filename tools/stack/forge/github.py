@@ -75,13 +75,13 @@ class GitHub:
         """
         self.host = host
         self._token = credentials.token(host)
-        self._api = Connection(repositories.api(host), self._token)
+        self.api = Connection(repositories.api(host), self._token)
         self._tell = tell
         self._login: str | None = None
 
     def close(self) -> None:
         """Close the connection."""
-        self._api.close()
+        self.api.close()
 
     @property
     def has_token(self) -> bool:
@@ -107,7 +107,7 @@ class GitHub:
         """
         self.require_token()
         if self._login is None:
-            self._login = self._ask("who you are", lambda: _word(self._api.get("/user")["login"]))
+            self._login = self.ask("who you are", lambda: _word(self.api.get("/user")["login"]))
         return self._login
 
     def default_branch(self, repository: Repository) -> str:
@@ -117,7 +117,7 @@ class GitHub:
             StackError: the repository cannot be read.
 
         """
-        return self._ask(repository.shown, lambda: _word(self._api.get(_path(repository))["default_branch"]))
+        return self.ask(repository.shown, lambda: _word(self.api.get(_path(repository))["default_branch"]))
 
     def fork(self, repository: Repository) -> Fork:
         """Return a repository, and the one that it was forked from.
@@ -128,13 +128,13 @@ class GitHub:
         """
 
         def read() -> Fork:
-            theirs = self._api.get(_path(repository))
+            theirs = self.api.get(_path(repository))
             parent = (theirs.get("source") or theirs.get("parent")) if theirs["fork"] else None
             # Use GitHub's spelling of the name: names differing in case are the same repository.
             owner, _, name = _word(theirs["full_name"]).partition("/")
             return Fork(Repository(self.host, owner, name), _word(parent["full_name"]) if parent else None)
 
-        return self._ask(repository.shown, read)
+        return self.ask(repository.shown, read)
 
     def tip(self, repository: Repository, branch: str) -> CommitId | None:
         """Return the commit of a branch; None if there is no such branch.
@@ -146,10 +146,10 @@ class GitHub:
         ref = f"refs/heads/{branch}"
 
         def read() -> CommitId | None:
-            listed = self._api.get(f"{_path(repository)}/git/matching-refs/{part(f'heads/{branch}')}")
+            listed = self.api.get(f"{_path(repository)}/git/matching-refs/{part(f'heads/{branch}')}")
             return next((CommitId(_word(entry["object"]["sha"])) for entry in listed if entry["ref"] == ref), None)
 
-        return self._ask(f"the branches of {repository.shown}", read)
+        return self.ask(f"the branches of {repository.shown}", read)
 
     def search(self, query: str, most: int) -> tuple[tuple[Hit, ...], int]:
         """Search pull requests: return at most `most` results (up to 100), the best first, and the total number.
@@ -160,10 +160,10 @@ class GitHub:
         """
 
         def read() -> tuple[tuple[Hit, ...], int]:
-            found = self._api.get("/search/issues", q=query, per_page=most)
+            found = self.api.get("/search/issues", q=query, per_page=most)
             return tuple(map(_hit, found["items"])), _number(found["total_count"])
 
-        return self._ask("the search", read)
+        return self.ask("the search", read)
 
     def pull(self, repository: Repository, number: int) -> Pull:
         """Return a pull request.
@@ -172,7 +172,7 @@ class GitHub:
             StackError: it cannot be read.
 
         """
-        return self._ask(f"{repository.shown}#{number}", lambda: _pull(self._api.get(f"{_path(repository)}/pulls/{number}")))
+        return self.ask(f"{repository.shown}#{number}", lambda: pull_from(self.api.get(f"{_path(repository)}/pulls/{number}")))
 
     def pulls_from(self, repository: Repository, head: str) -> tuple[Pull, ...]:
         """Return all pull requests from a head `owner:branch`, open or not, the newest first.
@@ -183,11 +183,11 @@ class GitHub:
         """
 
         def read() -> tuple[Pull, ...]:
-            listed = self._api.listed(f"{_path(repository)}/pulls", state="all", head=head)
+            listed = self.api.listed(f"{_path(repository)}/pulls", state="all", head=head)
             # A server that ignores the filter returns all pull requests.
-            return tuple(pull for pull in map(_pull, listed) if pull.head.lower() == head.lower())
+            return tuple(pull for pull in map(pull_from, listed) if pull.head.lower() == head.lower())
 
-        return tuple(sorted(self._ask(f"the pull requests of {repository.shown}", read), key=lambda pull: -pull.number))
+        return tuple(sorted(self.ask(f"the pull requests of {repository.shown}", read), key=lambda pull: -pull.number))
 
     def diff(self, repository: Repository, number: int) -> bytes | None:
         """Return a pull request's diff as git writes it; None if GitHub finds it too large.
@@ -198,10 +198,10 @@ class GitHub:
         """
 
         def read() -> bytes:
-            return self._api.bytes_of(f"{_path(repository)}/pulls/{number}", _DIFF)
+            return self.api.bytes_of(f"{_path(repository)}/pulls/{number}", _DIFF)
 
         try:
-            return self._ask(f"the diff of {repository.shown}#{number}", read)
+            return self.ask(f"the diff of {repository.shown}#{number}", read)
         except RefusedError as refused:
             if refused.status in (_TOO_LARGE, INVALID):
                 return None
@@ -219,9 +219,9 @@ class GitHub:
 
         def post() -> Pull:
             content = {"base": base, "head": head, "title": title, "body": body, "draft": True, "maintainer_can_modify": True}
-            return _pull(self._api.post(f"{_path(repository)}/pulls", content))
+            return pull_from(self.api.post(f"{_path(repository)}/pulls", content))
 
-        return self._ask(f"to open a pull request at {repository.shown}", post, again=False)
+        return self.ask(f"to open a pull request at {repository.shown}", post, again=False)
 
     def reviews(self, repository: Repository, number: int) -> Reviews:
         """Return the latest verdict of each reviewer.
@@ -233,13 +233,13 @@ class GitHub:
 
         def read() -> Reviews:
             verdicts: dict[str, str] = {}
-            for review in self._api.listed(f"{_path(repository)}/pulls/{number}/reviews"):
+            for review in self.api.listed(f"{_path(repository)}/pulls/{number}/reviews"):
                 if review["state"] in _HAS_WORD:  # a comment does not change the reviewer's verdict
                     verdicts[_login(review)] = review["state"]
             logins = {state: tuple(login for login, verdict in verdicts.items() if verdict == state) for state in _HAS_WORD}
             return Reviews(logins["APPROVED"], logins["CHANGES_REQUESTED"])
 
-        return self._ask(f"the reviews of {repository.shown}#{number}", read)
+        return self.ask(f"the reviews of {repository.shown}#{number}", read)
 
     def checks(self, repository: Repository, commit: CommitId) -> Checks:
         """Return the results of a commit's checks, both GitHub Apps' check runs and commit statuses.
@@ -253,9 +253,9 @@ class GitHub:
             path = f"{_path(repository)}/commits/{part(commit)}"
             ended = {
                 _text(check["name"]): _text(check["conclusion"]) if check["conclusion"] else ""
-                for check in self._api.listed(f"{path}/check-runs", "check_runs", filter="latest")
+                for check in self.api.listed(f"{path}/check-runs", "check_runs", filter="latest")
             }
-            for check in self._api.get(f"{path}/status")["statuses"]:
+            for check in self.api.get(f"{path}/status")["statuses"]:
                 ended[_text(check["context"])] = "" if check["state"] == "pending" else _text(check["state"])
             return Checks(
                 passed=sum(result in _GOOD for result in ended.values()),
@@ -263,7 +263,7 @@ class GitHub:
                 pending=sum(not result for result in ended.values()),
             )
 
-        return self._ask(f"the checks of {commit[:12]} in {repository.shown}", read)
+        return self.ask(f"the checks of {commit[:12]} in {repository.shown}", read)
 
     def behind(self, repository: Repository, base: str, commit: CommitId) -> int:
         """Count the commits of `base` that a commit lacks.
@@ -275,14 +275,23 @@ class GitHub:
 
         def read() -> int:
             path = f"{_path(repository)}/compare/{part(base)}...{part(commit)}"
-            return _number(self._api.get(path, per_page=1)["behind_by"])
+            return _number(self.api.get(path, per_page=1)["behind_by"])
 
-        return self._ask(f"how far {commit[:12]} is behind {repository.shown}", read)
+        return self.ask(f"how far {commit[:12]} is behind {repository.shown}", read)
 
-    def _ask(self, what: str, call: Callable[[], T], *, again: bool = True) -> T:
+    def ask(self, what: str, call: Callable[[], T], *, again: bool = True) -> T:
         """Call the API, repeating the call if that is safe and may help.
 
-        `again` allows a repetition after a failure that leaves the result unknown.
+        Args:
+            what: what is asked for, as errors name it.
+            call: makes the requests with `api`.
+            again: allow a repetition after a failure that leaves the result unknown.
+
+        Raises:
+            DroppedError: the network failed, and a repetition is not allowed.
+            RefusedError: the server refuses the request.
+            StackError: there is no valid answer.
+
         """
         waited = 0.0
         for attempt in itertools.count(1):
@@ -410,7 +419,7 @@ def _hit(theirs: Any) -> Hit:
     return Hit(_number(theirs["number"]), _address(theirs["html_url"]), _plain(_text(theirs["title"])), _login(theirs))
 
 
-def _pull(theirs: Any) -> Pull:
+def pull_from(theirs: Any) -> Pull:
     """Convert GitHub's JSON of a pull request into a plain value.
 
     Raises:
