@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..loopback import listening
+from . import fake_threads
 from .contract import Contract, Fault, Operation
+from .fake_threads import Call, Issue
 
 JSON = "application/json; charset=utf-8"
 DIFF = "application/vnd.github.diff"
@@ -42,6 +44,7 @@ class Request:
     diff: bytes = b""
     reviews: list[tuple[str, str]] = field(default_factory=list)
     """(who, state)."""
+    labels: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -49,8 +52,11 @@ class Repo:
     """A repository: `parent` is the one that it was forked from."""
 
     parent: str | None = None
-    branches: dict[str, str] = field(default_factory=lambda: {"main": "0" * 40})
+    branches: Mapping[str, str] = field(default_factory=lambda: {"main": "0" * 40})
     pulls: list[Request] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    runs: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
+    """Runs of workflows by their files' names: when each began, and its conclusion."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +110,16 @@ class Hub:
     def add(self, repository: str, **values: Any) -> Request:
         """A pull request that somebody opened."""
         pulls = self.repositories[repository].pulls
-        made = Request(**{"number": len(pulls) + 1, "author": "somebody", "head": "somebody:topic", "sha": "5" * 40} | values)
+        made = Request(
+            **{"number": self.next_number(repository), "author": "somebody", "head": "somebody:topic", "sha": "5" * 40} | values
+        )
         pulls.append(made)
         return made
+
+    def next_number(self, repository: str) -> int:
+        """Issues and pull requests are counted together."""
+        repo = self.repositories[repository]
+        return max((one.number for one in (*repo.issues, *repo.pulls)), default=0) + 1
 
     def trouble(self, matches: str, act: Any, *, times: int = 1, after: bool = False) -> None:
         """What is to happen to the next requests `METHOD /path` that the pattern matches."""
@@ -158,7 +171,12 @@ class Hub:
                 return Answer(200, self._compared(values["basehead"].partition("...")[2]))
             case "post REPO/pulls":
                 return Answer(201, self._pull(known or "", self._opened(known or "", user, reads_only, sent), created=True))
-        raise AssertionError(act)
+        if reads_only and operation.method != "get":
+            raise Refusal(403, "Resource not accessible by personal access token")
+        try:
+            return Answer(*fake_threads.answered(act, Call(self, known or "", values, query, sent, user)))
+        except LookupError:
+            raise Refusal(404, "Not Found") from None
 
     def one(self, repository: str, number: int) -> Request:
         for one in self.repositories[repository].pulls:
@@ -233,15 +251,15 @@ class Hub:
         ]
         size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
         listed = shown[(page - 1) * size : page * size]
-        return [self._filled(name, self.contract.example("/repos/{owner}/{repo}/pulls")[0], one) for one in listed]
+        return [self.filled(name, self.contract.example("/repos/{owner}/{repo}/pulls")[0], one) for one in listed]
 
     def _pull(self, name: str, one: Request, *, created: bool = False) -> Json:
         path = "/repos/{owner}/{repo}/pulls"
         example = self.contract.example(path, "post", 201) if created else self.contract.example(f"{path}/{{pull_number}}")
-        made = self._filled(name, example, one)
+        made = self.filled(name, example, one)
         return made | {"merged": one.merge is not None, "maintainer_can_modify": one.modify}
 
-    def _filled(self, name: str, example: Json, one: Request) -> Json:
+    def filled(self, name: str, example: Json, one: Request) -> Json:
         branch = one.head.partition(":")[2]
         example["head"] |= {"label": one.head, "ref": branch, "sha": one.sha}
         example["base"] |= {"label": f"{name.partition('/')[0]}:{one.base}", "ref": one.base}
@@ -255,6 +273,7 @@ class Hub:
             "state": one.state,
             "draft": one.draft,
             "requested_teams": [],
+            "labels": [fake_threads.label(self, name) for name in one.labels],
             "merged_at": "2026-11-20T10:00:00Z" if one.merge else None,
             "closed_at": "2026-11-20T10:00:00Z" if one.state == "closed" else None,
             "merge_commit_sha": one.merge or "9" * 40,
@@ -323,6 +342,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.respond(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    do_PATCH = do_POST
+
+    def do_DELETE(self) -> None:
+        self.respond(b"")
 
     def respond(self, body: bytes) -> None:
         hub, line = self.hub, f"{self.command} {self.path}"
