@@ -7,8 +7,8 @@ Foreign text stands in code spans, where GitHub makes no links, mentions, refere
 from collections.abc import Iterator
 
 from stack.base.markdown import code, table_row, words
+from stack.carry.evidence import CAUSE
 from stack.reporting.charts import day
-from stack.reporting.evidence import CAUSE
 from stack.reporting.looks import LOOKS
 from stack.reporting.report import Ladder, Report, Row, age_words, by_release, how_many
 

@@ -83,6 +83,9 @@ def _heartbeat(mark: IssueMark) -> str:
 
 
 def _table(night: Night) -> Iterator[str]:
+    if not night.trials:
+        yield "The stack stands on upstream's newest release and on the newest commit that is known."
+        return
     yield table_row(("lane", "stands on", "carried to", "outcome"))
     yield table_row(["---"] * 4)
     for trial in night.trials:
