@@ -105,6 +105,8 @@ class Hub:
         self.sent: list[bytes] = []
         """What was posted."""
         self.troubles: list[Trouble] = []
+        self.at_write: Callable[[bool], bool] = lambda after: False
+        """Called at each write, before and after it is carried out; true: the connection ends there."""
         self.url = ""
 
     def add(self, repository: str, **values: Any) -> Request:
@@ -357,6 +359,9 @@ class Handler(BaseHTTPRequestHandler):
         if early is not None:
             self.act(early)
             return
+        if self.command != "GET" and hub.at_write(False):
+            self.drop()
+            return
         try:
             operation = hub.contract.check_request(self.command, self.path, self.headers, body)
             answer = self.carried_out(operation, body)
@@ -365,6 +370,9 @@ class Handler(BaseHTTPRequestHandler):
         except Fault as fault:
             hub.faults.append(f"{line}: {fault}")
             answer = Answer(500, {"message": str(fault)})
+        if self.command != "GET" and hub.at_write(True):
+            self.drop()
+            return
         late = hub.due(line, after=True)
         if late is not None:
             self.act(late)

@@ -77,9 +77,18 @@ def _works(stores: Stores, upstream: str) -> Iterator[tuple[Aim, Rebase]]:
         stores.tell(f"carrying {upstream} to {releases[-1]}")
         yield Aim.RELEASE, _rebase(stores, upstream, releases[-1])
     main = stores.newest(upstream)
-    if main not in (pin.tag, pin.commit, *releases[-1:]):
+    here = main == pin.tag or main.startswith(pin.commit)
+    if not here and main not in _known(stores, upstream, releases[-1:]):
         stores.tell(f"carrying {upstream} to its main branch")
         yield Aim.MAIN, rebase(stores, Request(upstream, main, with_required=True))
+
+
+def _known(stores: Stores, upstream: str, releases: Sequence[str]) -> Iterator[str]:
+    """Yield releases, and their commits if upstream's main branch is named by its commit."""
+    yield from releases
+    if releases and stores.source(upstream) == "git":
+        commits = stores.tag_commits(upstream)
+        yield from (commits[release] for release in releases if release in commits)
 
 
 def _rebase(stores: Stores, upstream: str, tag: str) -> Rebase:

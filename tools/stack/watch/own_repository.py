@@ -111,7 +111,8 @@ def tip(copy: Copy, branch: str) -> BranchTip | None:
     if commit is None:
         return None
     _fetch(copy.place, copy.own.fork, commit, "refs/watch/tip")
-    return BranchTip(commit, _is_ours(git.text(["cat-file", "commit", commit], cwd=copy.place)))
+    raw = git.run(["cat-file", "commit", commit], cwd=copy.place).stdout
+    return BranchTip(commit, _is_ours(raw.decode("utf-8", "surrogateescape")))
 
 
 def commit_all(copy: Copy, message: str) -> CommitId:
