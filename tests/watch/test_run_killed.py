@@ -33,7 +33,7 @@ class Killer:
 
     def night(self, number: int = 0, *, after: bool = False) -> int:
         self.left, self.after = number, after
-        command = [sys.executable, "-c", SCRIPT, *self.me.args, "watch", "run", "--source", "git"]
+        command = [sys.executable, "-c", SCRIPT, *self.me.args, "watch", "run"]
         self.me.forget()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as self.process:
             return self.process.wait()

@@ -104,6 +104,8 @@ def maintainer(place: Path, home: Path, forge: Forge, hub: Hub) -> Maintainer:
     """The upstream on v1.0, and the stack, committed and pushed by somebody whose git knows the forge's password."""
     changes = [Change("one", "hook", {"a.py": HOOKED}), Change("one", "fix", {"a.py": HOOKED, "b.py": FIXED})]
     made = fork(place, BASE, changes, {})
+    pins = made.root / "pins.toml"
+    pins.write_text(f'{pins.read_text()}source = "git"\n')
     mine = forge.make(OWN)
     forge.passwords |= {"me": "secret"}
     helper = '"!f() { test \\"$1\\" = get && echo username=me && echo password=secret; }; f"'

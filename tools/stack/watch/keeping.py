@@ -117,7 +117,8 @@ class Keeper:
     def _push(self, write: PushBranch) -> None:
         expected = CommitId(write.expected) if write.expected is not None else None
         if reason := own_repository.push(self.copy, write.branch, CommitId(write.commit), expected):
-            raise StackError(f"{write.branch} was not pushed: {reason}", "run it again")
+            problem, _, remedy = reason.partition(": ")
+            raise StackError(f"{write.branch} was not pushed ({problem})", remedy or "look at its rules, and run it again")
         self._tip = BranchTip(write.commit, True)
 
     def _replace(self, pull: PullThread) -> None:
