@@ -25,7 +25,7 @@ createLinter().then((lint) => { process.stdout.write(JSON.stringify(lint(text, "
 
 
 def faults(text: str) -> list[str]:
-    """What it finds in a workflow; without npm and without a network the test is skipped, with STACK_CI=1 it fails."""
+    """Return its findings in a workflow; without npm and without a network the test is skipped, with STACK_CI=1 it fails."""
     home = cache.root()
     try:
         folder = _installed(home)

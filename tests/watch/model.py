@@ -29,7 +29,7 @@ def carried(release: str = "v2.1", commit: str = "c1", **values: object) -> Carr
 
 @dataclass
 class Model:
-    """What the forge has of one upstream."""
+    """The things of one upstream at the forge."""
 
     issues: list[Thread] = field(default_factory=list)
     comments: list[Comment] = field(default_factory=list)

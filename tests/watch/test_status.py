@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack watch status`: when the nightly run last ran, and what is said of one that does not."""
+"""`stack watch status`: when the nightly run last ran, and which states need a person."""
 
 import json
 import os

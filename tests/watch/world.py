@@ -70,7 +70,7 @@ class Maintainer:
         self.upstream.tag(tag)
 
     def writes(self) -> list[str]:
-        """What was written at the forge, in order of kind: requests to the API, then pushes."""
+        """List the writes at the forge, in order of kind: requests to the API, then pushes."""
         asked = [f"{method} {target.rpartition(OWN)[2]}" for method, target in self.hub.seen if method != "GET"]
         return asked + [f"push {request.path.rpartition('/')[2]}" for request, _ in self.forge.seen if _pushes(request)]
 

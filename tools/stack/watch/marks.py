@@ -14,7 +14,7 @@ _COMMENT = re.compile(r"\A<!-- stack-watch outcome (?P<outcome>[0-9a-f]+) -->")
 
 @dataclass(frozen=True, slots=True)
 class IssueMark:
-    """What an issue holds: hashes of `Night`, and the day of the heartbeat.
+    """The hidden values of an issue: hashes of `Night`, and the day of the heartbeat.
 
     `opened` is the outcome that the issue was opened with, so the first one that readers know. `outcome` is the last one whose
     consequences for the issue's state were drawn; it is empty before that.
@@ -28,7 +28,7 @@ class IssueMark:
 
 @dataclass(frozen=True, slots=True)
 class PullMark:
-    """What a pull request holds: the release, and the hash of its content."""
+    """The hidden values of a pull request: the release, and the hash of its content."""
 
     release: str
     content: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one night finds of an upstream, as frozen values. Its texts are untrusted: the writers of Markdown escape them."""
+"""The findings of one night about an upstream, as frozen values. Their texts are untrusted: the writers of Markdown escape them."""
 
 import hashlib
 import json

@@ -26,7 +26,7 @@ Reporter = Callable[[Stack, Sequence[Forecast]], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was found, and the stack on a newer release if all patches carry to one."""
+    """The findings, and the stack on a newer release if all patches carry to one."""
 
     night: Night
     carried: CarriedRelease | None

@@ -134,7 +134,7 @@ def _closing(live: tuple[PullThread, PullMark] | None, tip: BranchTip | None) ->
 
 
 def _state(night: Night, issue: Thread, *, changed: bool) -> ThreadState:
-    """Return the state that an issue gets. Who closes or reopens it by hand has their way until the outcome changes."""
+    """Return the state that an issue gets. If a person closes or reopens it, that holds until the outcome changes."""
     if not changed:
         return issue.state
     return ThreadState.OPEN if night.needs_person else ThreadState.CLOSED

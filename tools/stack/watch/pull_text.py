@@ -25,7 +25,7 @@ def name(release: str) -> str:
 
 
 def body(carried: CarriedRelease, mark: PullMark) -> str:
-    """Return the text, with its mark. What would make it too long is left out from its end, and the text says so."""
+    """Return the text, with its mark. If it would be too long, its last sections are left out, and the text says so."""
     text = marks.of_pull(carried.upstream, mark) + "\n"
     for section in _sections(carried):
         if len(text) + len(section) > LARGEST:

@@ -21,7 +21,7 @@ from stack.watch.own_repository import OwnRepository
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run is asked for: the upstreams (default: all), the day in UTC, and whether it only shows what it would write."""
+    """A request for a run: the upstreams (default: all), the day in UTC, and whether it only shows what it would write."""
 
     upstreams: tuple[str, ...]
     today: date
