@@ -27,7 +27,9 @@ def committed(copy: Copy) -> str:
     (copy.root / "new.txt").write_text("new\n")
     (copy.root / ".stack").mkdir()
     (copy.root / ".stack/journal").write_text("ours\n")
-    return own_repository.commit_all(copy, "pins: carry\n\nWhy.\n")
+    commit = own_repository.commit_all(copy, "pins: carry\n\nWhy.\n")
+    own_repository.restore(copy)
+    return commit
 
 
 def test_the_same_files_give_the_same_commit(copy: Copy) -> None:

@@ -90,7 +90,7 @@ def test_a_later_night(me: Maintainer, number: int, after: bool) -> None:
     me.release("v1.1", {"b.py": FIXED})
     killer = Killer(me)
     killer.night()
-    me.release("v1.2", {"c.py": b"c\n"})
+    me.release("v1.2", {"d.py": b"d\n"})
     me.release("v1.3", CONFLICT)
     me.issues[0].labels.append("retry")
     me.hub.repositories[OWN].pulls[0].labels.append("retry")

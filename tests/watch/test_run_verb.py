@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_a_persons_commit_is_never_overwritten(me: Maintainer) -> None:
     me.release("v1.1", {"b.py": FIXED})
     night(me)
     theirs = me.commit_to(BRANCH, "mine.txt")
-    me.release("v1.2", {"c.py": b"c\n"})
+    me.release("v1.2", {"d.py": b"d\n"})
     night(me)
     assert me.branches[BRANCH] == theirs
     assert "Its branch has commits of a person" in me.issues[0].body
@@ -105,7 +106,7 @@ def test_a_persons_commit_is_never_overwritten(me: Maintainer) -> None:
 def test_a_push_that_comes_between_is_not_overwritten(me: Maintainer) -> None:
     me.release("v1.1", {"b.py": FIXED})
     night(me)
-    me.release("v1.2", {"c.py": b"c\n"})
+    me.release("v1.2", {"d.py": b"d\n"})
     theirs: list[str] = []
 
     def between(request: object) -> None:
@@ -124,7 +125,7 @@ def test_labels_of_a_person(me: Maintainer) -> None:
     night(me)
     me.hub.repositories[OWN].pulls[0].labels = ["hold"]
     me.issues[0].labels.append("hold")
-    me.release("v1.3", {"c.py": b"c\n"})
+    me.release("v1.3", {"d.py": b"d\n"})
     night(me)
     assert me.writes() == []
     me.hub.repositories[OWN].pulls[0].labels = ["retry"]
@@ -149,6 +150,18 @@ def test_a_dry_run_writes_nothing(me: Maintainer) -> None:
     assert ran.code == 1
     assert me.writes() == []
     assert "would open a draft pull request: Carry the stack to up v1.1" in " ".join(ran.out.split())
+
+
+def test_proofs_stand_in_the_pull_request(me: Maintainer) -> None:
+    me.release("v1.1", {"b.py": FIXED})
+    for writes in (3, 0):
+        assert night(me, "--prove", "--python", sys.executable).code == 0
+        assert len([write for write in me.writes() if "push" in write or "POST" in write]) == writes
+    assert "## Proofs\n\n- `one/up/hook: passes with the patch, fails without it`\n" in me.hub.repositories[OWN].pulls[0].body
+    names = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", BRANCH], cwd=me.mine, capture_output=True, text=True, check=True
+    )
+    assert "__pycache__" not in names.stdout
 
 
 def test_json(me: Maintainer) -> None:

@@ -16,9 +16,17 @@ from ..upstreaming.fork import Change, fork
 
 OWN = "me/stack"
 BRANCH = "stack-watch/up"
-BASE = {"a.py": numbered("a"), "b.py": numbered("b")}
+BASE = {"a.py": numbered("a"), "b.py": numbered("b"), "c.py": b""}
 FIXED = numbered("b", {30: "fixed"})
 HOOKED = numbered("a", {10: "hook"})
+PROOF = """
+from pathlib import Path
+
+import c
+
+def test_hook():
+    assert "hook" in Path(c.__file__).with_name("a.py").read_text()
+"""
 CONFLICT = {"a.py": numbered("a", {10: "upstream's"}), "b.py": FIXED}
 
 
@@ -102,8 +110,11 @@ def _pushes(request: Request) -> bool:
 
 def maintainer(place: Path, home: Path, forge: Forge, hub: Hub) -> Maintainer:
     """The upstream on v1.0, and the stack, committed and pushed by somebody whose git knows the forge's password."""
-    changes = [Change("one", "hook", {"a.py": HOOKED}), Change("one", "fix", {"a.py": HOOKED, "b.py": FIXED})]
-    made = fork(place, BASE, changes, {})
+    changes = [
+        Change("one", "hook", {"a.py": HOOKED}, ("test_hook",)),
+        Change("one", "fix", {"a.py": HOOKED, "b.py": FIXED}),
+    ]
+    made = fork(place, BASE, changes, {}, PROOF)
     pins = made.root / "pins.toml"
     pins.write_text(f'{pins.read_text()}source = "git"\n')
     mine = forge.make(OWN)

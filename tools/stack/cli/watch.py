@@ -5,12 +5,13 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from stack.base.text import counted
-from stack.cli.common import Options, json_option, print_json, print_table, progress, source_option
+from stack.cli.common import Options, interpreter, json_option, print_json, print_table, progress, source_option
 from stack.cli.completing import complete_upstreams
 from stack.cli.sentences import say, tell
 
@@ -46,11 +47,26 @@ def command() -> None:
 @click.argument("upstream", nargs=-1, shell_complete=complete_upstreams)
 @_remote_option
 @click.option("--dry-run", is_flag=True, help="Show what would be written first, and write nothing.")
+@click.option("--prove", is_flag=True, help="Run the proofs on the release of the pull request.")
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    metavar="FILE",
+    help="With --prove: run them with this interpreter. Default: an environment in the cache.",
+)
 @json_option
 @source_option
 @click.pass_context
 def run(
-    context: click.Context, upstream: tuple[str, ...], remote: str, dry_run: bool, as_json: bool, source: str | None
+    context: click.Context,
+    upstream: tuple[str, ...],
+    remote: str,
+    dry_run: bool,
+    prove: bool,
+    python: Path | None,
+    as_json: bool,
+    source: str | None,
 ) -> None:
     """Carry each lane to upstream's newest release and to its main branch, and write what was found to your repository.
 
@@ -60,11 +76,13 @@ def run(
     """
     from stack.watch import own_repository, running  # noqa: PLC0415
 
+    if python is not None and not prove:
+        raise click.UsageError("--python goes with --prove")
     options: Options = context.obj
     root = options.find_root()
     own = own_repository.locate(root, remote)
     with options.place(source) as place, _forge(own, reads=dry_run) as forge:
-        order = running.Order(upstream, datetime.now(UTC).date(), dry_run)
+        order = running.Order(upstream, datetime.now(UTC).date(), dry_run, prove, python)
         watched = []
         for each in running.run(own, forge, place, order, _report):
             watched.append(each)
@@ -115,10 +133,11 @@ def status(context: click.Context, remote: str, as_json: bool) -> None:
     metavar="LABEL",
     help="Label of the runner, such as self-hosted; repeat it for several. Default: one of GitHub's own.",
 )
+@click.option("--prove", is_flag=True, help="Let the workflow run the proofs, too.")
 @click.option("--force", is_flag=True, help="Replace the file if it differs.")
 @json_option
 @click.pass_obj
-def init(options: Options, forge: str, runner: tuple[str, ...], force: bool, as_json: bool) -> None:
+def init(options: Options, forge: str, runner: tuple[str, ...], prove: bool, force: bool, as_json: bool) -> None:
     """Write the workflow that runs `stack watch run` every night.
 
     It runs by its schedule and by hand. No pull request starts it, so a stranger's code never runs on your runner. Commit the file and
@@ -127,7 +146,7 @@ def init(options: Options, forge: str, runner: tuple[str, ...], force: bool, as_
     from stack.watch import workflow  # noqa: PLC0415
 
     del forge  # there is one so far
-    written = workflow.write(options.find_root(), runner or (workflow.PLAIN,), force=force)
+    written = workflow.write(options.find_root(), runner or (workflow.PLAIN,), prove=prove, force=force)
     if as_json:
         print_json({"path": str(written.path), "changed": written.changed})
     elif written.changed:

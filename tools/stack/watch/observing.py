@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.text import printable
@@ -22,6 +23,8 @@ _TRIED = 10
 """Maximal number of releases that are tried for a pull request, the newest first."""
 Reporter = Callable[[Stack, Sequence[Forecast]], str]
 """Writes a report on forecasts as Markdown."""
+Prover = Callable[[Path], tuple[str, ...]]
+"""Runs the proofs of the stack in a folder; returns how each one ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Observed:
     carried: CarriedRelease | None
 
 
-def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, reporter: Reporter) -> Observed:
+def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, reporter: Reporter, prover: Prover) -> Observed:
     """Carry an upstream's patches in every lane, and commit the result for the newest release that takes all of them.
 
     Args:
@@ -40,6 +43,7 @@ def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, repo
         stores: the stack's stores as each lane sees them; None is for what stands in no lane.
         upstream: a released upstream.
         reporter: writes the report.
+        prover: runs the proofs of the carried stack.
 
     Raises:
         StackError: upstream cannot be reached, or a patch does not apply to its own pin.
@@ -53,7 +57,7 @@ def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, repo
             if lane is None:
                 forecasts.append(Forecast(upstream, NIGHTLY, work.request.tag, work))
     report = reporter(stores[None].stack, forecasts) if forecasts else ""
-    return Observed(Night(upstream, tuple(trials), report), _carried(copy, stores[None], upstream, forecasts))
+    return Observed(Night(upstream, tuple(trials), report), _carried(copy, stores[None], upstream, forecasts, prover))
 
 
 def newer(stores: Stores, upstream: str) -> list[str]:
@@ -113,22 +117,26 @@ def _rows(work: Rebase) -> tuple[PatchRow, ...]:
     )
 
 
-def _carried(copy: Copy, stores: Stores, upstream: str, forecasts: Sequence[Forecast]) -> CarriedRelease | None:
+def _carried(copy: Copy, stores: Stores, upstream: str, forecasts: Sequence[Forecast], prover: Prover) -> CarriedRelease | None:
     """Commit the stack on the newest release that takes all patches and whose requirements are met; None if there is none."""
     releases = newer(stores, upstream)
     known = {each.revision: each.work for each in forecasts}
     for tag in releases[: -_TRIED - 1 : -1]:
         work = known.get(tag) or _rebase(stores, upstream, tag)
         if conclude(work, dry_run=True) is Conclusion.DRY_RUN:
-            return _committed(copy, stores, work, releases[-1])
+            return _committed(copy, stores, work, releases[-1], prover)
     return None
 
 
-def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str) -> CarriedRelease | None:
+def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str, prover: Prover) -> CarriedRelease | None:
     upstream, tag = work.request.upstream, work.request.tag
-    if conclude(work) is not Conclusion.SWITCHED:
-        return None
-    commit = own_repository.commit_all(copy, _message(work))
+    try:
+        if conclude(work) is not Conclusion.SWITCHED:
+            return None
+        commit = own_repository.commit_all(copy, _message(work))
+        proofs = prover(copy.root)
+    finally:
+        own_repository.restore(copy)
     diffs = ((leg.upstream, printable(range_diff(stores, leg), kept="\n\t")) for leg in work.legs)
     return CarriedRelease(
         upstream=upstream,
@@ -139,9 +147,14 @@ def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str) -> Carried
         onto=copy.branch,
         commit=commit,
         rows=_rows(work),
-        moved=tuple((leg.upstream, _short(leg.old.shown), _short(leg.new.shown)) for leg in work.legs if leg.moves),
+        moved=tuple(
+            (leg.upstream, evidence.short_ids(leg.old.shown), evidence.short_ids(leg.new.shown))
+            for leg in work.legs
+            if leg.moves
+        ),
         range_diffs=tuple((name, text) for name, text in diffs if text.strip()),
         emptied=work.emptied,
+        proofs=proofs,
     )
 
 
@@ -152,10 +165,6 @@ def _message(work: Rebase) -> str:
     if landed:
         text += "\nUpstream has these patches, so they are dropped:\n" + "".join(f"- {path}\n" for path in landed)
     return text
-
-
-def _short(text: str) -> str:
-    return evidence.short_ids(text)
 
 
 def upstreams(stack: Stack, chosen: Sequence[str]) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def tip(copy: Copy, branch: str) -> BranchTip | None:
 
 
 def commit_all(copy: Copy, message: str) -> CommitId:
-    """Commit all changed files of the stack onto the copy's base, and restore the copy's files.
+    """Commit all changed files of the stack onto the copy's base.
 
     The same files on the same base always give the same commit. A line at the end of its message proves that nobody changed it.
     """
@@ -127,9 +127,13 @@ def commit_all(copy: Copy, message: str) -> CommitId:
     text = f"{message}\n{_TRAILER}: {_digest(tree, [copy.base], message)}\n"
     names = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _person(date["date"]).items()}
     commit = git.run(["commit-tree", "-p", copy.base, "-m", text.removesuffix("\n"), tree], cwd=copy.place, env=names).stdout
+    return CommitId(commit.decode().strip())
+
+
+def restore(copy: Copy) -> None:
+    """Restore the copy's files as its base has them."""
     git.run(["reset", "--quiet", "--hard", copy.base], cwd=copy.place)
     git.run(["clean", "--quiet", "-d", "--force", "-x"], cwd=copy.place)
-    return CommitId(commit.decode().strip())
 
 
 def push(copy: Copy, branch: str, commit: CommitId, expected: CommitId | None) -> str:

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.forge.threads import Threads
 from stack.model import lanes
 from stack.store import cache
-from stack.watch import observing, own_repository
+from stack.watch import observing, own_repository, proving
 from stack.watch.keeping import Keeper
 from stack.watch.night import Night
 from stack.watch.observing import Reporter
@@ -21,11 +22,16 @@ from stack.watch.own_repository import OwnRepository
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A request for a run: the upstreams (default: all), the day in UTC, and whether it only shows what it would write."""
+    """A request for a run: the upstreams (default: all), the day in UTC, and whether it only shows what it would write.
+
+    `prove` runs the proofs on the release of the pull request, with the interpreter `python` if it is set.
+    """
 
     upstreams: tuple[str, ...]
     today: date
     dry_run: bool = False
+    prove: bool = False
+    python: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +72,13 @@ def run(own: OwnRepository, forge: Threads, place: Place, order: Order, reporter
         )
         copy = opened.enter_context(own_repository.copied(own, forge.default_branch()))
         stores = {lane: opened.enter_context(Stores(stack, place)) for lane, stack in lanes.carried(copy.root).items()}
+
+        def prover(root: Path) -> tuple[str, ...]:
+            return proving.sentences(root, place, order.python) if order.prove else ()
+
         for upstream in observing.upstreams(stores[None].stack, order.upstreams):
             keeper = Keeper(forge, copy, upstream, order.dry_run, lambda step: place.progress(step, 0, None))
-            yield _watched(keeper, order, lambda: observing.observe(copy, stores, upstream, reporter))  # noqa: B023
+            yield _watched(keeper, order, lambda: observing.observe(copy, stores, upstream, reporter, prover))  # noqa: B023
 
 
 def _watched(keeper: Keeper, order: Order, observe: Callable[[], observing.Observed]) -> Watched:

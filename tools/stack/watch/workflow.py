@@ -65,7 +65,7 @@ jobs:
           GIT_CONFIG_KEY_0: credential.helper
           GIT_CONFIG_VALUE_0: '!f() {{ test "$1" = get && echo username=x-access-token && echo "password=$GH_TOKEN"; }}; f'
         run: |
-          "$RUNNER_TEMP/stack/bin/stack" --root './{folder}' watch run || test $? -eq 1 # 1: the issue says what needs a person
+          "$RUNNER_TEMP/stack/bin/stack" --root './{folder}' watch run{prove} || test $? -eq 1 # 1: the issue says what needs a person
 """
 
 
@@ -77,12 +77,13 @@ class Written:
     changed: bool
 
 
-def text(folder: str, runner: tuple[str, ...], seed: str) -> str:
+def text(folder: str, runner: tuple[str, ...], seed: str, *, prove: bool = False) -> str:
     """Return the workflow.
 
     Args:
         folder: the stack's folder in its repository, with a slash at its end; empty for the repository itself.
         runner: the labels of the runner.
+        prove: let it run the proofs.
         seed: decides the minute of the night, so that not everybody's workflow starts at once.
 
     Raises:
@@ -105,10 +106,11 @@ def text(folder: str, runner: tuple[str, ...], seed: str) -> str:
         cache=_CACHE,
         folder=folder,
         version=__version__,
+        prove=" --prove" if prove else "",
     )
 
 
-def write(root: Path, runner: tuple[str, ...], *, force: bool) -> Written:
+def write(root: Path, runner: tuple[str, ...], *, prove: bool, force: bool) -> Written:
     """Write the workflow into the repository of a stack.
 
     Raises:
@@ -119,7 +121,7 @@ def write(root: Path, runner: tuple[str, ...], *, force: bool) -> Written:
     if shown.returncode:
         raise StackError(f"{root} is not in a git repository", "run `git init` there, or clone your repository")
     top, _, folder = os.fsdecode(shown.stdout).removesuffix("\n").partition("\n")
-    made = text(folder, runner, Path(top).name).encode()
+    made = text(folder, runner, Path(top).name, prove=prove).encode()
     path = Path(top, PLACE, NAME)
     with files.opened(Path(top)) as opened, opened.below(*PLACE.split("/"), create=True) as place:
         before = place.read(NAME)
