@@ -3,17 +3,22 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
+from stack.store import git
 from tests import forked
 from tests.cli.conftest import Ran
 
 from ..forge.conftest import TOKEN
 from ..forge.fake_github import Answer
 from .world import BRANCH, CONFLICT, FIXED, OWN, Maintainer
+
+PERSON = {f"GIT_{who}_{what}": "p" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 def run(me: Maintainer, *args: str) -> Ran:
@@ -70,6 +75,25 @@ def test_a_whole_night_and_the_ones_after_it(me: Maintainer) -> None:
     for _ in range(2):
         assert night(me).code == 1
         assert me.writes() == []
+
+
+def test_a_night_with_an_empty_cache_writes_nothing_either(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    shutil.rmtree(me.cache)
+    time.sleep(1.1)  # commits of another second must be the same
+    assert night(me).code == 1
+    assert me.writes() == []
+
+
+def test_a_commit_on_the_default_branch_moves_ours(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    base = me.commit_to("main", "more.txt")
+    night(me)
+    assert me.writes() == ["push git-receive-pack"]
+    assert git.text(["rev-parse", f"{BRANCH}^"], cwd=me.mine) == base
+    assert len(pulls(me)) == 1
 
 
 def test_without_anything_newer_there_is_one_closed_issue(me: Maintainer) -> None:
@@ -150,6 +174,25 @@ def test_a_dry_run_writes_nothing(me: Maintainer) -> None:
     assert ran.code == 1
     assert me.writes() == []
     assert "would open a draft pull request: Carry the stack to up v1.1" in " ".join(ran.out.split())
+
+
+def test_each_lane_is_carried(me: Maintainer) -> None:
+    assert forked.run([*me.args, "lane", "add", "old"], env=dict(os.environ)).returncode == 0
+    git.run(["add", "."], cwd=me.work)
+    git.run(["commit", "--quiet", "-m", "Lane"], cwd=me.work, env=PERSON)
+    git.run(["push", "--quiet", str(me.mine), "main"], cwd=me.work)
+    me.release("v1.1", {"b.py": FIXED})
+    me.upstream.commit(CONFLICT, "Towards more")
+    [up] = json.loads(night(me, "--json").out)["upstreams"]
+    found = [(trial["lane"], trial["aim"], trial["outcomes"]) for trial in up["trials"]]
+    assert found == [
+        (lane, aim, outcomes)
+        for lane in ("main", "old")
+        for aim, outcomes in (("release", {"clean": 1, "landed": 1}), ("main", {"landed": 1, "conflict": 1}))
+    ]
+    pins = git.text(["show", f"{BRANCH}:pins.toml"], cwd=me.mine)
+    assert 'tag = "v1.1"' in pins
+    assert 'tag = "v1.0"' in pins  # the lane stays where it is
 
 
 def test_proofs_stand_in_the_pull_request(me: Maintainer) -> None:
