@@ -53,6 +53,7 @@ def test_foreign_text_stays_text() -> None:
         for part in ("<script", "<h1", "<a ", "@somebody</p>"):
             assert part not in rendered, part
     assert marks.pull(pull_text.body(made, PullMark(HOSTILE, "")), "gamma") == PullMark(HOSTILE, "")
+    assert pull_text.title(carried("v1\u202e\x1b[31m")).isprintable()
 
 
 @pytest.mark.parametrize("lines", [1, 20_000])

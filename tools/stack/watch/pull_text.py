@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from stack.base.markdown import code, table_row
+from stack.base.text import printable
 from stack.carry.outcome import Outcome
 from stack.watch import marks
 from stack.watch.marks import PullMark
@@ -16,7 +17,7 @@ _GONE = (Outcome.LANDED, Outcome.LEFT_OUT)
 
 def title(carried: CarriedRelease) -> str:
     """Return the title."""
-    return f"Carry the stack to {carried.upstream} {carried.release}"
+    return printable(f"Carry the stack to {carried.upstream} {carried.release}")
 
 
 def name(release: str) -> str:
