@@ -13,6 +13,7 @@ from stack.base.errors import StackError
 from stack.forge import github
 from stack.forge.github import GitHub
 from stack.forge.repositories import Repository
+from stack.forge.threads import Threads
 
 TOKEN = "ghp_ThisIsMySecretTokenAndNobodyElses00"
 UP = Repository("github.com", "up", "gamma")
@@ -97,6 +98,35 @@ def test_fields_of_wrong_types(liar: Liar, field: str, value: Any) -> None:
         assert str(refused).isprintable()
         return
     assert all(str(getattr(pull, name)).isprintable() for name in pull.__dataclass_fields__)
+
+
+ISSUE = {
+    "number": 1, "title": "One", "body": "text", "state": "open", "labels": [{"name": "x"}], "user": {"login": "me", "type": "User"},
+    "author_association": "OWNER",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", sorted(ISSUE))
+@pytest.mark.parametrize("value", [7.5, -1, True, [], {}, None, [[]], [7], {"login": 7}, "\x1b[2J", 10**40])
+def test_issues_with_fields_of_wrong_types(liar: Liar, field: str, value: Any) -> None:
+    """Any answer gives an issue of texts and a number, or an error of one line."""
+    liar.body = json.dumps([ISSUE | {field: value}]).encode()
+    try:
+        [thread] = Threads(GitHub("github.com"), UP).issues()
+    except StackError as refused:
+        assert str(refused).isprintable()
+        return
+    assert all(isinstance(text, str) for text in (thread.title, thread.body, *thread.labels))
+    assert isinstance(thread.number, int)
+
+
+@pytest.mark.parametrize("runs", [None, 7, [7], [{}], [{"created_at": 7, "conclusion": None, "event": "x"}], [None], {}])
+def test_runs_of_wrong_types(liar: Liar, runs: Any) -> None:
+    liar.body = json.dumps({"workflow_runs": runs}).encode()
+    if runs == {}:
+        assert Threads(GitHub("github.com"), UP).runs("x.yml", 5) == ()
+    else:
+        assert "gives an invalid answer" in refusal(lambda: Threads(GitHub("github.com"), UP).runs("x.yml", 5))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -95,7 +95,7 @@ class Threads:
 
         def read() -> tuple[Comment, ...]:
             listed = self._github.api.listed(f"{self._path}/issues/{number}/comments", most=MOST)
-            return tuple(Comment(entry.get("body") or "", _trusted(entry)) for entry in listed)
+            return tuple(Comment(_body(entry), _trusted(entry)) for entry in listed)
 
         return self._github.ask(f"the comments on {self.shown}#{number}", read)
 
@@ -161,7 +161,9 @@ class Threads:
 
         def read() -> tuple[WorkflowRun, ...]:
             listed = self._github.api.get(path, per_page=most)["workflow_runs"]
-            return tuple(WorkflowRun(run["created_at"], run["conclusion"] or "", run["event"]) for run in listed)
+            return tuple(
+                WorkflowRun(_text(run["created_at"]), _text(run["conclusion"] or ""), _text(run["event"])) for run in listed
+            )
 
         try:
             return self._github.ask(f"the runs of {workflow} in {self.shown}", read)
@@ -173,9 +175,9 @@ class Threads:
 
 def _thread(theirs: Any) -> Thread:
     return Thread(
-        number=int(theirs["number"]),
-        title=str(theirs["title"]),
-        body=theirs["body"] or "",
+        number=_number(theirs["number"]),
+        title=_text(theirs["title"]),
+        body=_body(theirs),
         state=ThreadState(theirs["state"]),
         labels=_labels(theirs),
         trusted=_trusted(theirs),
@@ -184,11 +186,27 @@ def _thread(theirs: Any) -> Thread:
 
 def _pull_thread(theirs: Any) -> PullThread:
     pull = pull_from(theirs)
-    return PullThread(pull.number, str(theirs["title"]), theirs["body"] or "", pull.state, _labels(theirs))
+    return PullThread(pull.number, _text(theirs["title"]), _body(theirs), pull.state, _labels(theirs))
+
+
+def _body(theirs: Any) -> str:
+    return _text(theirs.get("body") or "")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError
+    return value
 
 
 def _labels(theirs: Any) -> tuple[str, ...]:
-    return tuple(label if isinstance(label, str) else str(label["name"]) for label in theirs["labels"])
+    return tuple(label if isinstance(label, str) else _text(label["name"]) for label in theirs["labels"])
 
 
 def _trusted(theirs: Any) -> bool:

@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from stack.base.text import printable
 from stack.forge.threads import ThreadState
 
 
@@ -90,4 +91,4 @@ def sentence(write: Write) -> str:
             told = f"open a draft pull request: {write.title}"
         case EditPull():
             told = f"{'close' if write.closed else 'update'} pull request #{write.number}: {write.title}"
-    return told
+    return printable(told)
