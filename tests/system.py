@@ -19,6 +19,9 @@ PACKAGES = {
     "shellcheck": "shellcheck",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
+    "ip": "iproute2",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
 }
 """Which of Debian's packages have the programs."""
 

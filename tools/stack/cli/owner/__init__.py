@@ -10,6 +10,7 @@ from stack.cli.lazy import Command, LazyGroup
 from stack.cli.rendering import called, settings, terminal
 
 _VERBS = {
+    "setup": "Prepare several machines to serve one model together.",
     "status": "Show the server, its image and its model.",
 }
 """The verbs, each with its line in the help; `stack.cli.owner.VERB` defines `command`."""
