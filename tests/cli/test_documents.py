@@ -28,7 +28,7 @@ LEAVES = {
     if (not isinstance(each, click.Group) or (each.invoke_without_command and name not in ("stack", "spark-stack"))) and name not in SCRIPTS
 }
 WHOLE = dict(schemas.every())
-MORE_KEYS = {"result", "patch_facts", "resolution", "recipe", "verdict", "rule"}
+MORE_KEYS = {"result", "patch_facts", "resolution", "recipe", "verdict", "rule", "outcome"}
 """Shared values that others add keys to; each place that uses one closes it."""
 
 
