@@ -20,6 +20,7 @@ from stack.owner.hub import Part
 _T = TypeVar("_T")
 _ATTEMPTS = 5
 """Attempts without a new byte before a download gives up."""
+_AGAIN = "run the command again: it goes on where it was"
 _FIRST_PAUSE = 1.0
 _POLLED = 0.5
 _SPARE = 2**30
@@ -144,25 +145,30 @@ def _explained(repository: str, failed: Exception) -> tuple[StackError, bool]:
     """Return the error for a failure of the hub's client, and whether another attempt is useless."""
     from huggingface_hub import errors  # noqa: PLC0415
 
-    again = "run the command again: it goes on where it was"
+    # In this order: an error of a gated repository is also one of a repository that is not found.
+    final: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
+        (errors.GatedRepoError, f"{repository} wants its terms accepted", "accept them on its page, then set HF_TOKEN"),
+        (
+            (errors.RepositoryNotFoundError, errors.RevisionNotFoundError),
+            f"the hub has no {repository} of this revision for you",
+            "check the name, and HF_TOKEN if it is private",
+        ),
+        (
+            errors.OfflineModeIsEnabled,
+            f"{repository} is not whole in the cache, and HF_HUB_OFFLINE is set",
+            "unset it, or name a folder with --model",
+        ),
+        (PermissionError, f"{getattr(failed, 'filename', '')} cannot be written", "check its rights, or set HF_HOME"),
+    )
     if isinstance(failed, StackError):
         return failed, True
-    if isinstance(failed, errors.GatedRepoError):
-        return StackError(f"{repository} wants its terms accepted", "accept them on its page, then set HF_TOKEN"), True
-    if isinstance(failed, errors.RepositoryNotFoundError | errors.RevisionNotFoundError):
-        return StackError(
-            f"the hub has no {repository} of this revision for you", "check the name, and HF_TOKEN if it is private"
-        ), True
-    if isinstance(failed, errors.OfflineModeIsEnabled):
-        return StackError(
-            f"{repository} is not whole in the cache, and HF_HUB_OFFLINE is set", "unset it, or use --model DIR"
-        ), True
     if isinstance(failed, OSError) and failed.errno == errno.ENOSPC:
-        return StackError("the disk is full", f"make room, then {again}"), True
-    if isinstance(failed, PermissionError):
-        return StackError(f"{failed.filename} cannot be written ({failed.strerror})", "check its rights, or set HF_HOME"), True
+        return StackError("the disk is full", f"make room, then {_AGAIN}"), True
+    for kind, problem, remedy in final:
+        if isinstance(failed, kind):
+            return StackError(problem, remedy), True
     reason = shortened(" ".join(f"{type(failed).__name__}: {failed}".split()), 200)
-    return StackError(f"{repository} cannot be downloaded ({reason})", f"check the network, then {again}"), False
+    return StackError(f"{repository} cannot be downloaded ({reason})", f"check the network, then {_AGAIN}"), False
 
 
 def _demand_room(blobs: Path, files: tuple[Part, ...]) -> None:

@@ -132,8 +132,8 @@ def read(file: Path) -> State | None:
     table = Table(values, file=file)
     table.whole("schema")
     made = State(
-        table.text("engine"),
-        table.text("container"),
+        table.text("engine", pattern="docker|podman", meaning="docker or podman"),
+        table.text("container", pattern=r"[a-zA-Z0-9][\w.-]*", meaning="a container's name"),
         _setup(table, "now"),
         _setup(table, "before"),
         _setup(table, "target"),

@@ -67,8 +67,9 @@ def switch(place: Place, file: Path, known: State, target: Setup, verb: str) -> 
     try:
         answered = _started(place, target, lambda: _save(file, replace(known, work=_work(verb, Step.ANSWER, target))))
     except (NotServing, StackError, _UnfitError) as failed:
-        failure = _failure(place, failed)
-        return _back(place, file, known, failure, verb)
+        if isinstance(failed, StackError) and not _has_old(place, known):
+            raise
+        return _back(place, file, known, _failure(place, failed), verb)
     before = known.before if known.now is None or known.now == target else known.now
     known = _save(file, replace(known, now=target, before=before, target=None, work=None))
     return Outcome(known, target, answered)
@@ -89,7 +90,7 @@ def go_back(place: Place, file: Path, known: State) -> Outcome:
 def _back(place: Place, file: Path, known: State, failure: Failure, verb: str) -> Outcome:
     """Return to the server before; without one, stop what was started."""
     old = known.now
-    if old is None or old == known.target or not images.have(place.engine, old.image):
+    if old is None or not _has_old(place, known):
         server.stop(place)
         return Outcome(_save(file, replace(known, target=None, work=None)), None, None, failure)
     known = _save(file, replace(known, work=_work(verb, Step.BACK, old)))
@@ -101,6 +102,11 @@ def _back(place: Place, file: Path, known: State, failure: Failure, verb: str) -
             f"the server before does not start again, either ({shortened(failed.cause, 200)})", "see spark-stack logs"
         ) from failed
     return Outcome(_save(file, replace(known, target=None, work=None)), old, answered, failure)
+
+
+def _has_old(place: Place, known: State) -> bool:
+    """Return whether there is a server to return to: another one than the wanted one, with its image."""
+    return known.now is not None and known.now != known.target and images.have(place.engine, known.now.image)
 
 
 def _started(place: Place, target: Setup, on_start: Callable[[], object]) -> Answered:
