@@ -60,7 +60,7 @@ def test_podman(snapshot: Path) -> None:
 
 def test_no_gpu_for_a_recipe_of_none(snapshot: Path) -> None:
     for engine in ("docker", "podman"):
-        assert not [word for word in words(engine, setup(snapshot, "cpu-fp32")) if "gpu" in word]
+        assert not [word for word in words(engine, setup(snapshot, "cpu-fp32")) if word.startswith(("--gpus", "--device"))]
 
 
 def test_open(snapshot: Path) -> None:

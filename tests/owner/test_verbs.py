@@ -57,7 +57,7 @@ def test_up_of_a_server_that_does_not_do(world: World, image: str) -> None:
     document = json.loads(ran.out)
     assert document["serves"] is None
     assert world.containers() == {}
-    assert Path(document["log"]).read_text().startswith(("INFO", "(API", "\n", " "))
+    assert "INFO" in Path(document["log"]).read_text()
     if image == OTHER:
         assert document["problem"] == "other kernels run than the recipe expects"
         assert any(reason.startswith("MoE: expected CPU, runs ") for reason in document["reasons"])
@@ -175,8 +175,12 @@ def test_a_full_disk_at_the_engine(world: World) -> None:
 def test_an_interrupted_return_is_finished_first(world: World) -> None:
     world.run(*world.up())
     known = world.known()
+    assert known.now is not None
     world.run("down")
-    state.write(world.file, replace(known, target=known.now, work=Work("update", Step.BACK, RECIPE, ONE)))
+    state.write(
+        world.file,
+        replace(known, target=replace(known.now, extra=("--how", "dies")), work=Work("update", Step.BACK, RECIPE, ONE)),
+    )
     ran = world.run("update", "--image", TWO)
     assert (ran.code, world.running()) == (1, ONE), ran
     assert world.run("update", "--image", TWO).code == 0

@@ -51,12 +51,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server that has answered: its log's facts, its differences from the recipe, its name of the model, and the seconds waited."""
+    """A server that has answered: its log's facts, its differences from the recipe, its name of the model, and the seconds waited.
+
+    `kept`: it ran already; the beginning of its log may be gone.
+    """
 
     reading: Reading
     mismatches: tuple[Mismatch, ...]
     model: str
     seconds: float
+    kept: bool
 
 
 def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: None) -> Answered:
@@ -70,14 +74,15 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
     recipe, key = place.recipe(setup), os.environ.get(KEY, "")
     words = containers.command_of(place.engine, setup, recipe, place.container)
     there = place.engine.container(place.container)
-    if there is None or not containers.is_wanted(there, words, key):
+    kept = there is not None and containers.is_wanted(there, words, key)
+    if not kept:
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
         memory.demand(recipe, place.tell, waits=place.waits)
         place.tell("starting the container")
         place.engine.run(*words, environment=containers.environment(os.environ))
     started()
-    return _answered(place, setup, recipe)
+    return _answered(place, setup, recipe, kept=kept)
 
 
 def stop(place: Place) -> bool:
@@ -90,15 +95,16 @@ def stop(place: Place) -> bool:
     return True
 
 
-def _answered(place: Place, setup: Setup, recipe: Recipe) -> Answered:
+def _answered(place: Place, setup: Setup, recipe: Recipe, *, kept: bool) -> Answered:
     began = time.monotonic()
     with _log(place) as output:
         awaited = Awaited(recipe, setup.url, os.environ.get(KEY) or None, place.seconds, _ended(place))
         model = Watch(awaited, output, place.tell, began).wait()
-        text = output.text()
     assert model is not None, "it has an address"
+    # A server that ran already answers before its log has been followed to its end.
+    text = place.engine.output("logs", place.container).decode("utf-8", "replace")
     reading = vllm_log.read(text)
-    return Answered(reading, mismatches(recipe, reading, text), model, time.monotonic() - began)
+    return Answered(reading, mismatches(recipe, reading, text), model, time.monotonic() - began, kept)
 
 
 @contextlib.contextmanager

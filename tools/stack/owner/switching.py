@@ -5,7 +5,6 @@ The state is written before and after each step. After a kill, the next call fin
 wanted one is kept, any other is replaced.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,7 +64,8 @@ def switch(place: Place, file: Path, known: State, target: Setup, verb: str) -> 
     """
     known = _save(file, replace(known, target=target, work=_work(verb, Step.START, target)))
     try:
-        answered = _started(place, target, lambda: _save(file, replace(known, work=_work(verb, Step.ANSWER, target))))
+        answered = server.serve(place, target, lambda: _save(file, replace(known, work=_work(verb, Step.ANSWER, target))))
+        _demand_expected(answered, target, known)
     except (NotServing, StackError, _UnfitError) as failed:
         if isinstance(failed, StackError) and not _has_old(place, known):
             raise
@@ -109,11 +109,10 @@ def _has_old(place: Place, known: State) -> bool:
     return known.now is not None and known.now != known.target and images.have(place.engine, known.now.image)
 
 
-def _started(place: Place, target: Setup, on_start: Callable[[], object]) -> Answered:
-    answered = server.serve(place, target, on_start)
-    if answered.mismatches and not target.fallback:
+def _demand_expected(answered: Answered, target: Setup, known: State) -> None:
+    """Refuse a server that runs other kernels than its recipe expects; one that was accepted before is not judged by what is left of its log."""
+    if answered.mismatches and not target.fallback and not (answered.kept and known.now == target):
         raise _UnfitError(answered)
-    return answered
 
 
 def _failure(place: Place, failed: Exception) -> Failure:
