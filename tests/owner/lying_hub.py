@@ -67,6 +67,9 @@ def _handler(hub: Hub) -> type[Patient]:
             if hub.down:
                 self.close_connection = True
                 return
+            if "/tree/" in path:
+                self.whole(200, json.dumps(_tree()).encode(), {"Content-Type": "application/json"}, body)
+                return
             if path.startswith("/api/models/"):
                 self.whole(200, json.dumps(_listing()).encode(), {"Content-Type": "application/json"}, body)
                 return
@@ -128,6 +131,16 @@ def _listing() -> dict[str, object]:
         "downloads": 0,
         "likes": 0,
     }
+
+
+def _tree() -> list[dict[str, object]]:
+    """The files as huggingface_hub asks for them."""
+    files: list[dict[str, object]] = []
+    for name, data in FILES.items():
+        lfs = {"lfs": {"oid": hashed(name), "size": len(data), "pointerSize": 134}} if name in LARGE else {}
+        oid = hashed(name) if name not in LARGE else "1" * 40
+        files.append({"type": "file", "path": name, "size": len(data), "oid": oid, **lfs})
+    return files
 
 
 @contextmanager

@@ -1,70 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download a model's revision into Hugging Face's cache: what is there is kept, and what arrives is compared with the hub's hashes."""
+"""Download a model's revision into Hugging Face's cache: what is there is kept, and each file is compared with the hub's hash.
+
+A file that is not whole yet lies beside the blobs, and the next call goes on where it ends. huggingface_hub 2.4 begins such a file
+again, and leaves what was there.
+"""
 
 import contextlib
 import errno
-import fnmatch
+import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from stack.base import bounded_http
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.base.text import shortened
 from stack.owner import hub
 from stack.owner.hub import Part
+from stack.owner.hub_client import Hub, PassingError
 
 _T = TypeVar("_T")
 _ATTEMPTS = 5
-"""Attempts without a new byte before a download gives up."""
-_AGAIN = "run the command again: it goes on where it was"
+"""Attempts in a row without a new byte before a download gives up."""
 _FIRST_PAUSE = 1.0
-_POLLED = 0.5
+_AGAIN = "run the command again: it goes on where it was"
 _SPARE = 2**30
 """Bytes that stay free beside a model."""
-_WORKERS = 4
+_THREADS = 4
+_TOLD = 0.2
+"""Seconds between two reports of progress."""
+_AT_ONCE = 2**20
+_PART = ".stack-part"
 
 
-def cached(repository: str, revision: str | None) -> Path | None:
+def cached(where: Hub, repository: str, revision: str | None) -> Path | None:
     """Return the folder of a revision in the cache, whole or not; None if there is nothing of it."""
-    folder = _folder(repository)
+    folder = _folder(where, repository)
     if revision is None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             revision = (folder / "refs/main").read_text(encoding="ascii").strip()
     snapshot = folder / "snapshots" / revision if revision else None
     return snapshot.resolve() if snapshot is not None and snapshot.is_dir() else None
 
 
-def is_offline() -> bool:
-    """Return whether HF_HUB_OFFLINE forbids the network."""
-    from huggingface_hub import constants  # noqa: PLC0415
-
-    return bool(constants.HF_HUB_OFFLINE)
-
-
-def download(repository: str, revision: str | None, tell: Progress) -> Path:
+def download(where: Hub, repository: str, revision: str | None, tell: Progress) -> Path:
     """Download what a revision lacks in the cache, and return its folder.
 
     Raises:
         StackError: The hub does not answer or refuses, the disk is full, or the files that arrive are not those that it names.
 
     """
-    commit, files = _listed(repository, revision)
-    blobs = _folder(repository) / "blobs"
-    _demand_room(blobs, files)
-    for _ in range(2):  # a second time for what arrived damaged
-        snapshot = _downloaded(repository, commit, files, blobs, tell)
-        bad = hub.damaged(snapshot, files, tell)
-        if not bad:
-            return snapshot
-        drop(snapshot, bad)
-    raise StackError(
-        f"{bad[0]} of {repository} arrives with other bytes than the hub names",
-        "a proxy or a mirror changes it: try another network, or unset HF_ENDPOINT",
-    )
+    step = f"downloading {repository}"
+    tell(step)
+    commit, files = _tried(repository, lambda: where.listed(repository, revision), lambda: 0)
+    folder = _folder(where, repository)
+    blobs, snapshot = folder / "blobs", folder / "snapshots" / commit
+    with _explained():
+        for each in (blobs, snapshot):
+            each.mkdir(parents=True, exist_ok=True)
+        _demand_room(blobs, files)
+        _Transfer(where, repository, commit, blobs, sum(part.size for part in files)).fetch(files, step, tell)
+        for part in files:
+            _link(snapshot / part.name, part)
+        if revision is None:
+            (folder / "refs").mkdir(exist_ok=True)
+            (folder / "refs/main").write_text(commit, encoding="ascii")
+    return snapshot.resolve()
 
 
 def drop(snapshot: Path, names: tuple[str, ...]) -> None:
@@ -77,47 +83,120 @@ def drop(snapshot: Path, names: tuple[str, ...]) -> None:
         link.unlink(missing_ok=True)
 
 
-def _folder(repository: str) -> Path:
-    from huggingface_hub import constants  # noqa: PLC0415
-
-    return Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+def _folder(where: Hub, repository: str) -> Path:
+    return where.cache / f"models--{repository.replace('/', '--')}"
 
 
-def _listed(repository: str, revision: str | None) -> tuple[str, tuple[Part, ...]]:
-    """Ask the hub for the commit and the files of a revision."""
-    from huggingface_hub import HfApi  # noqa: PLC0415
+def _link(link: Path, part: Part) -> None:
+    """Put a link to a blob into a snapshot; one that is there already stays."""
+    target = f"../../blobs/{part.hash}"
+    if link.is_symlink() and os.readlink(link) == target:  # noqa: PTH115 - as it is written
+        return
+    made = link.with_name(f".{link.name}{_PART}")
+    made.unlink(missing_ok=True)
+    made.symlink_to(target)
+    made.replace(link)
 
-    info = _tried(repository, lambda: HfApi().model_info(repository, revision=revision, files_metadata=True), lambda: 0)
-    if not info.sha or (revision is not None and info.sha != revision):
+
+@dataclass(slots=True)
+class _Transfer:
+    """The transfer of a revision's files: how much has arrived, and whether it is given up."""
+
+    where: Hub
+    repository: str
+    commit: str
+    blobs: Path
+    total: int
+    arrived: int = 0
+    given_up: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fetch(self, files: tuple[Part, ...], step: str, tell: Progress) -> None:
+        """Fetch files, several at once."""
+        with ThreadPoolExecutor(_THREADS) as threads:
+            fetched = [threads.submit(self._file, part) for part in files]
+            try:
+                while not all(each.done() for each in fetched):
+                    tell(step, self.arrived, self.total)
+                    if any(each.done() and each.exception() for each in fetched):
+                        break
+                    time.sleep(_TOLD if self.total > _AT_ONCE else 0.01)
+                self.given_up.set()
+                for each in fetched:
+                    each.cancel()
+                for each in fetched:
+                    if (
+                        not each.cancelled()
+                        and (failed := each.exception()) is not None
+                        and not isinstance(failed, _GivenUpError)
+                    ):
+                        raise failed
+            finally:
+                self.given_up.set()
+
+    def _file(self, part: Part) -> None:
+        """Fetch a file: twice, if its bytes are not those that the hub names."""
+        blob = self.blobs / part.hash
+        if blob.exists() and blob.stat().st_size == part.size:
+            self._count(part.size)
+            return
+        file = self.blobs / f"{part.hash}{_PART}"
+        for _ in range(2):
+            size = lambda: file.stat().st_size if file.exists() else 0  # noqa: E731
+            _tried(self.repository, lambda: self._rest(part, file), size)
+            if hub.is_good(file, part, lambda _: None):
+                file.replace(blob)
+                return
+            file.unlink()
+            self._count(-part.size)
         raise StackError(
-            f"the hub answers {revision} of {repository} with another revision", "unset HF_ENDPOINT, or ask its owner"
+            f"{part.name} of {self.repository} arrives with other bytes than the hub names",
+            "a proxy or a mirror changes it: try another network, or unset HF_ENDPOINT",
         )
-    found = []
-    for file in info.siblings or ():
-        name, lfs = file.rfilename, file.lfs
-        if any(fnmatch.fnmatchcase(name, form) for form in hub.WANTED) and "/" not in name:
-            hashed = lfs.sha256 if lfs is not None else file.blob_id
-            if not hashed or file.size is None:
-                raise StackError(f"the hub names no hash of {name} of {repository}", "unset HF_ENDPOINT, or ask its owner")
-            found.append(Part(name, file.size, hashed))
-    if not any(part.name.endswith(".safetensors") for part in found):
-        raise StackError(f"{repository} has no weights in safetensors", "name the folder of a checkpoint with --model")
-    return info.sha, tuple(found)
+
+    def _rest(self, part: Part, file: Path) -> None:
+        """Append what a file lacks."""
+        with file.open("ab") as kept:
+            start = kept.tell()
+            if start > part.size:
+                kept.truncate(0)
+                start = 0
+            self._count(start)
+            counted = start
+            try:
+                if start == part.size:
+                    return
+                with self.where.opened(self.repository, self.commit, part, start) as (place, pieces):
+                    if place != start:
+                        kept.truncate(place)
+                        self._count(place - start)
+                        start = counted = place
+                    for piece in pieces:
+                        counted += kept.write(piece)
+                        self._count(len(piece))
+                        if counted > part.size:
+                            raise StackError(f"{part.name} is larger than the hub says", "unset HF_ENDPOINT, or ask its owner")
+                        if self.given_up.is_set():
+                            raise _GivenUpError
+                kept.flush()
+                os.fsync(kept.fileno())
+            except bounded_http.BROKEN as broken:
+                if isinstance(broken, OSError) and broken.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise PassingError(f"the download of {part.name} breaks off ({type(broken).__name__})") from broken
+            finally:
+                if counted != part.size:
+                    self._count(-counted)
+            if counted != part.size:
+                raise PassingError(f"the download of {part.name} ends too early")
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self.arrived += size
 
 
-def _downloaded(repository: str, commit: str, files: tuple[Part, ...], blobs: Path, tell: Progress) -> Path:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-    from huggingface_hub.utils import disable_progress_bars  # noqa: PLC0415
-
-    disable_progress_bars()
-    names = [part.name for part in files]
-    with _progress(blobs, files, f"downloading {repository}", tell):
-        folder = _tried(
-            repository,
-            lambda: snapshot_download(repository, revision=commit, allow_patterns=names, max_workers=_WORKERS),
-            lambda: _arrived(blobs, files),
-        )
-    return Path(folder).resolve()
+class _GivenUpError(Exception):
+    """Raised in a thread whose file nobody waits for any more."""
 
 
 def _tried(repository: str, call: Callable[[], _T], arrived: Callable[[], int]) -> _T:
@@ -131,83 +210,44 @@ def _tried(repository: str, call: Callable[[], _T], arrived: Callable[[], int]) 
     while True:
         try:
             return call()
-        except Exception as failed:
-            error, is_final = _explained(repository, failed)
+        except PassingError as failed:
             now = arrived()
             attempts = 1 if now > before else attempts + 1
             before = now
-            if is_final or attempts >= _ATTEMPTS:
-                raise error from failed
+            if attempts >= _ATTEMPTS:
+                raise StackError(
+                    f"{repository} cannot be downloaded ({failed})", f"check the network, then {_AGAIN}"
+                ) from failed
         time.sleep(_FIRST_PAUSE * 2 ** (attempts - 1))
 
 
-def _explained(repository: str, failed: Exception) -> tuple[StackError, bool]:
-    """Return the error for a failure of the hub's client, and whether another attempt is useless."""
-    from huggingface_hub import errors  # noqa: PLC0415
-
-    # In this order: an error of a gated repository is also one of a repository that is not found.
-    final: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
-        (errors.GatedRepoError, f"{repository} wants its terms accepted", "accept them on its page, then set HF_TOKEN"),
-        (
-            (errors.RepositoryNotFoundError, errors.RevisionNotFoundError),
-            f"the hub has no {repository} of this revision for you",
-            "check the name, and HF_TOKEN if it is private",
-        ),
-        (
-            errors.OfflineModeIsEnabled,
-            f"{repository} is not whole in the cache, and HF_HUB_OFFLINE is set",
-            "unset it, or name a folder with --model",
-        ),
-        (PermissionError, f"{getattr(failed, 'filename', '')} cannot be written", "check its rights, or set HF_HOME"),
-    )
-    if isinstance(failed, StackError):
-        return failed, True
-    if isinstance(failed, OSError) and failed.errno == errno.ENOSPC:
-        return StackError("the disk is full", f"make room, then {_AGAIN}"), True
-    for kind, problem, remedy in final:
-        if isinstance(failed, kind):
-            return StackError(problem, remedy), True
-    reason = shortened(" ".join(f"{type(failed).__name__}: {failed}".split()), 200)
-    return StackError(f"{repository} cannot be downloaded ({reason})", f"check the network, then {_AGAIN}"), False
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Explain a full disk, and a folder that cannot be written."""
+    try:
+        yield
+    except OSError as failed:
+        if failed.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StackError("the disk is full", f"make room, then {_AGAIN}") from failed
+        raise StackError(
+            f"{failed.filename} cannot be written ({failed.strerror})", "check its rights, or set HF_HOME"
+        ) from failed
 
 
 def _demand_room(blobs: Path, files: tuple[Part, ...]) -> None:
     """Refuse a download that the disk has no room for."""
-    place = next(folder for folder in (blobs, *blobs.parents) if folder.is_dir())
-    wanted = sum(part.size for part in files) - _arrived(blobs, files)
-    free = shutil.disk_usage(place).free
+    wanted = sum(part.size - _present(blobs, part) for part in files)
+    free = shutil.disk_usage(blobs).free
     if wanted > 0 and free < wanted + _SPARE:
         raise StackError(
-            f"the model takes {wanted / 1e9:.1f} GB more, and {place} has {free / 1e9:.1f} GB free",
+            f"the model takes {wanted / 1e9:.1f} GB more, and {blobs} has {free / 1e9:.1f} GB free",
             "make room, or name a folder on another disk in HF_HOME",
         )
 
 
-def _arrived(blobs: Path, files: tuple[Part, ...]) -> int:
-    """Count the bytes of a revision that are in the cache, with those of unfinished files."""
-    size = 0
-    for part in files:
-        for file in (blobs / part.hash, *blobs.glob(f"{part.hash}*.incomplete")):
-            with contextlib.suppress(OSError):
-                size += min(file.stat().st_size, part.size)
-                break
-    return size
-
-
-@contextlib.contextmanager
-def _progress(blobs: Path, files: tuple[Part, ...], step: str, tell: Progress) -> Iterator[None]:
-    """Report how much of a revision is in the cache while the block runs."""
-    ended, total = threading.Event(), sum(part.size for part in files)
-
-    def watch() -> None:
-        while not ended.wait(_POLLED):
-            tell(step, _arrived(blobs, files), total)
-
-    tell(step, _arrived(blobs, files), total)
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+def _present(blobs: Path, part: Part) -> int:
+    """Count the bytes of a file that are there, whole or not."""
+    for file in (blobs / part.hash, blobs / f"{part.hash}{_PART}"):
+        with contextlib.suppress(OSError):
+            return min(file.stat().st_size, part.size)
+    return 0

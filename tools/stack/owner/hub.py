@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Hugging Face in the cache that all its programs share: found, downloaded, and compared with its hashes.
+"""A model in the cache that all programs of Hugging Face share: what it lacks, and whether its files have their hashes.
 
 A file of the cache is a link to a blob that has the name of its hash: SHA-256 for large files (LFS), git's blob id for others. So
-a whole revision can be checked without network. huggingface_hub downloads: it goes on where it was, and takes HF_TOKEN,
-HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE from the environment.
+a whole revision can be checked without network.
 """
 
 import hashlib
@@ -87,11 +86,17 @@ def damaged(snapshot: Path, files: Iterable[Part], tell: Progress) -> tuple[str,
         tell("checking the model's hashes", min(read[0], total), max(total, 1))
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        good = threads.map(lambda part: _is_good(snapshot / part.name, part, count), listed)
+        good = threads.map(lambda part: is_good(snapshot / part.name, part, count), listed)
         return tuple(part.name for part, is_good in zip(listed, good, strict=True) if not is_good)
 
 
-def _is_good(file: Path, part: Part, count: Callable[[int], None]) -> bool:
+def is_good(file: Path, part: Part, count: Callable[[int], None]) -> bool:
+    """Read a file, and return whether it has its size and its hash; `count` gets the bytes that were read.
+
+    Raises:
+        StackError: It cannot be read.
+
+    """
     try:
         size = file.stat().st_size
         if size != part.size:

@@ -7,7 +7,8 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.deploy.recipes import Recipe
-from stack.owner import download, hub
+from stack.owner import download, hub, hub_client
+from stack.owner.hub_client import Hub
 from stack.owner.state import Model
 from stack.serving import demands
 
@@ -34,24 +35,29 @@ def provide(recipe: Recipe, folder: Path | None, known: Model | None, made: Call
     checkpoint = recipe.checkpoint
     if checkpoint is None:
         raise StackError(f"the model of recipe {recipe.name} is the one that you serve", "name its folder with --model")
-    return _published(checkpoint.repository, checkpoint.revision, known, tell)
+    return published(hub_client.here(), checkpoint.repository, checkpoint.revision, known, tell)
 
 
-def _published(repository: str, revision: str | None, known: Model | None, tell: Progress) -> Model:
-    """Take a revision that is whole in the cache, without network; else download what it lacks."""
-    snapshot = download.cached(repository, revision)
+def published(where: Hub, repository: str, revision: str | None, known: Model | None, tell: Progress) -> Model:
+    """Take a revision that is whole in the cache, without network; else download what it lacks.
+
+    Raises:
+        StackError: It cannot be downloaded, or is damaged and the network is forbidden.
+
+    """
+    snapshot = download.cached(where, repository, revision)
     mark = hub.fingerprint(snapshot) if snapshot is not None else None
     if known is not None and snapshot is not None and (known.folder, known.checked) == (str(snapshot), mark):
         return known
-    if snapshot is not None and not hub.lacking(snapshot):
-        bad = hub.damaged(snapshot, hub.parts(snapshot), tell)
-        if not bad:
-            return Model(str(snapshot), repository, snapshot.name, mark)
-        if download.is_offline():
-            raise StackError(
-                f"{snapshot / bad[0]} is damaged, and HF_HUB_OFFLINE is set", "unset it: the file is downloaded again"
-            )
+    # A damaged file would be kept by a download that looks at sizes only.
+    bad = hub.damaged(snapshot, hub.parts(snapshot), tell) if snapshot is not None else ()
+    if snapshot is not None and not bad and not hub.lacking(snapshot):
+        return Model(str(snapshot), repository, snapshot.name, mark)
+    if where.offline:
+        lacks = f"{bad[0]} of {repository} is damaged" if bad else f"{repository} is not whole in the cache"
+        raise StackError(f"{lacks}, and HF_HUB_OFFLINE is set", "unset it, or name a folder with --model")
+    if snapshot is not None and bad:
         tell(f"downloading {bad[0]} again: it is damaged")
         download.drop(snapshot, bad)
-    snapshot = download.download(repository, revision, tell)
+    snapshot = download.download(where, repository, revision, tell)
     return Model(str(snapshot), repository, snapshot.name, hub.fingerprint(snapshot))
