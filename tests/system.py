@@ -20,6 +20,7 @@ PACKAGES = {
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
     "ip": "iproute2",
+    "rsync": "rsync",
     "sshd": "openssh-server",
     "ssh": "openssh-client",
 }

@@ -75,6 +75,18 @@ def tag(source: str, name: str) -> None:
     put(HERE / "pulled" / f"{held['id'][7:]}.json", held | {"names": sorted({*held["names"], name})})
 
 
+def save(name: str) -> None:
+    held = image(name)
+    if held is None:
+        fail(f"Error response from daemon: No such image: {name}")
+    json.dump(held, sys.stdout)
+
+
+def load() -> None:
+    held = json.load(sys.stdin)
+    put(HERE / "pulled" / f"{held['id'][7:]}.json", held | {"names": []})
+
+
 def run(words: list[str]) -> None:
     options = []
     while words[0].startswith("--"):
@@ -175,12 +187,16 @@ def main() -> None:
     verb, *words = sys.argv[1:]
     with (HERE / "calls").open("a") as calls:
         calls.write(json.dumps(sys.argv[1:]) + "\n")
-    if os.environ.get("FAKE_FULL") and verb in ("pull", "run", "tag"):
+    if os.environ.get("FAKE_FULL") and verb in ("pull", "run", "tag", "load"):
         fail(f"Error response from daemon: write {HERE}: no space left on device")
     if verb == "version":
         print("Client: 27")
     elif verb in ("container", "image"):
         inspect(verb, words[-1])
+    elif verb == "save":
+        save(words[-1])
+    elif verb == "load":
+        load()
     elif verb == "rm":
         stop(words[-1])
         (HERE / "containers" / f"{words[-1]}.json").unlink(missing_ok=True)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two machines in two network namespaces with a link between them, a network for ssh, and a real sshd."""
+"""Two machines in two network namespaces with a link between them, a network for ssh, a real sshd and a real rsync.
+
+The other machine has a folder of its own where this one has the model's. Engines and netplan are stand-ins.
+"""
 
 import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from ... import system
+from ..world import SCRIPT, World, images, made
+from .spread import prepare, up
 
 pytestmark = pytest.mark.images
 _NUMBER = itertools.count()
@@ -29,19 +35,23 @@ while read -r word rest; do
 done < "$STACK_NETPLAN"
 """
 _SSHD = """Port 22
-ListenAddress 10.250.7.2
+ListenAddress 0.0.0.0
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/key.pub
 PidFile {folder}/sshd.pid
 StrictModes no
 UsePAM no
-SetEnv STACK_NETPLAN={folder}/there.yaml PATH={folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin
+SetEnv STACK_NETPLAN={folder}/there.yaml FAKE_ENGINE={folder}/other/engine PATH={folder}/bin:{folder}/machine/bin:/usr/sbin:/usr/bin:/sbin:/bin
 """
 _SSH = """Host *
     IdentityFile {folder}/key
     UserKnownHostsFile {folder}/known_hosts
     User {user}
 """
+
+
+# A folder of its own in the place of this machine's: what is copied there is copied.
+_OTHER_DISK = 'mkdir -p "$1" && mount -t tmpfs none "$1" && shift && exec "$@"'
 
 
 def ran(*words: object) -> None:
@@ -67,6 +77,7 @@ def _head(tmp_path: Path) -> Iterator[list[str]]:
                     ran("ip", "-n", name, "address", "add", f"10.250.7.{number}/24", "dev", link)
                 ran("ip", "-n", name, "link", "set", link, "up")
         server = after.enter_context(_sshd(tmp_path, there))
+        after.callback(_end, tmp_path / "other/engine")
         after.callback(server.kill)
         yield ["ip", "netns", "exec", here]
 
@@ -92,9 +103,8 @@ def _sshd(folder: Path, namespace: str) -> Iterator["subprocess.Popen[bytes]"]:
     (folder / "sshd_config").write_text(_SSHD.format(folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)
     program = system.found("sshd") or "/usr/sbin/sshd"
-    with subprocess.Popen(
-        ["ip", "netns", "exec", namespace, program, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL
-    ) as server:
+    begin = ["ip", "netns", "exec", namespace, "unshare", "--mount", "sh", "-c", _OTHER_DISK, "sh", str(folder / "machine/hub")]
+    with subprocess.Popen([*begin, program, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL) as server:
         end = time.monotonic() + 20
         while not (folder / "sshd.pid").exists():
             assert time.monotonic() < end, "sshd does not start"
@@ -102,15 +112,21 @@ def _sshd(folder: Path, namespace: str) -> Iterator["subprocess.Popen[bytes]"]:
         yield server
 
 
+def _end(engine: Path) -> None:
+    """End the servers of the other machine."""
+    for file in engine.glob("containers/*.pid"):
+        with contextlib.suppress(OSError, ValueError):
+            os.killpg(int(file.read_text()), signal.SIGKILL)
+
+
 def setup(head: list[str], folder: Path, *words: str) -> tuple[int, dict[str, object], str]:
-    program = "import sys; sys.argv[0] = 'spark-stack'; from stack.cli.owner import main; main()"
     environment = os.environ | {
         "PATH": f"{folder}/bin:{os.environ['PATH']}",
         "STACK_NETPLAN": str(folder / "here.yaml"),
         "XDG_STATE_HOME": str(folder / "state"),
     }
     done = subprocess.run(
-        [*head, sys.executable, "-c", program, "setup", "10.250.7.2", "--interface", "link0", "--json", *words],
+        [*head, sys.executable, "-c", SCRIPT, "setup", "10.250.7.2", "--interface", "link0", "--json", *words],
         env=environment,
         capture_output=True,
         text=True,
@@ -146,3 +162,54 @@ def test_a_link_that_lets_nothing_through_is_said(head: list[str], tmp_path: Pat
     code, _, said = setup(head, tmp_path)
     assert code == 2
     assert "nothing comes from 192.168.177.11 to 192.168.177.12" in said
+
+
+@pytest.fixture(name="machine")
+def _machine(tmp_path: Path) -> Iterator[World]:
+    with made(tmp_path / "machine") as world:
+        for name in ("pulled", "containers"):
+            (tmp_path / "other/engine" / name).mkdir(parents=True)
+        (tmp_path / "other/engine/images.json").write_text(json.dumps(images()))
+        yield world
+
+
+def test_both_machines_start_and_stop_together(machine: World, head: list[str], tmp_path: Path) -> None:
+    assert setup(head, tmp_path, "--apply", "--no-bandwidth")[0] == 0
+    model = prepare(machine, "10.250.7.2", ("192.168.177.11", "192.168.177.12"))
+    environment = os.environ | machine.environment
+    environment["PATH"] = f"{tmp_path}/bin:{environment['PATH']}"
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [*head, sys.executable, "-c", SCRIPT, *words],
+            env=environment,
+            cwd=machine.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(*up(machine, model))
+    there = tmp_path / "other/engine/containers/stack-server.pid"
+    arguments = Path(f"/proc/{there.read_text().strip()}/cmdline").read_text().split("\0")
+    assert "--headless" in arguments
+    assert "10.250.7.2 runs" in run("status")
+    # What was copied is there, with its links; what was half downloaded is not.
+    root = model.parents[1]
+    held = subprocess.run(
+        ["nsenter", "--target", _sshd_pid(tmp_path), "--mount", "find", root, "-printf", "%P %y %s\n"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    wanted = subprocess.run(["find", root, "-printf", "%P %y %s\n"], capture_output=True, text=True, check=True).stdout
+    files = {line for line in wanted.splitlines() if " d " not in line and "incomplete" not in line}
+    assert files == {line for line in held.splitlines() if " d " not in line}
+    run("down")
+    assert not list((tmp_path / "other/engine/containers").glob("[!.]*.json"))
+
+
+def _sshd_pid(folder: Path) -> str:
+    return (folder / "sshd.pid").read_text().strip()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.deploy.recipes import Recipe
+from stack.deploy.recipes import RANK, Recipe
 from stack.owner.engine import Container, Engine
 from stack.owner.state import Setup
 from stack.serving import container as common
@@ -20,6 +20,8 @@ VOLUME = "stack-server-cache"
 SETUP = "stack.setup"
 """The label with a digest of the command that a container was started with."""
 _MODEL = "/model"
+_RDMA = "HCA"
+"""The variable of a recipe with the node's RDMA devices."""
 _SYSTEMD = Path("/run/systemd/system")
 _INIT = "/usr/libexec/podman/catatonit"
 _LOGS = ("--log-opt=max-size=100m", "--log-opt=max-file=3")
@@ -38,14 +40,15 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
     """
     folder = Path(setup.model.folder)
     mounted, inside = mount(folder) if looks else (folder, _MODEL)
-    serve = command(recipe, setup.variables, host=common.INSIDE, port=setup.port, model_path=Path(inside), extra=setup.extra)
+    address = common.INSIDE if setup.opened else "127.0.0.1"
+    host = address if setup.spread else common.INSIDE
+    serve = command(recipe, setup.variables, host=host, port=setup.port, model_path=Path(inside), extra=setup.extra)
     # A health check inside of the container asks at the same port.
     variables = {**common.environment(serve.environment), **OFFLINE, "STACK_PORT": str(setup.port)}
-    address = common.INSIDE if setup.opened else "127.0.0.1"
     options = (
         *(f"--name={name}", "--restart=unless-stopped", "--pull=never"),
         *(f"--cap-drop={common.NO_CAPABILITY}", f"--security-opt={common.NO_NEW_PRIVILEGES}", f"--shm-size={common.SHARED}"),
-        f"--publish={address}:{setup.port}:{setup.port}",
+        *(_shared_network(setup) if setup.spread else (f"--publish={address}:{setup.port}:{setup.port}",)),
         *(f"--volume={VOLUME}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
         *(f"--env={key}={value}" for key, value in sorted(variables.items())),
         f"--env={KEY}",
@@ -97,6 +100,14 @@ def _demand_readable(file: Path, root: Path) -> None:
 def environment(here: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the engine's command: an API key that is not set is empty, which asks for none."""
     return {**here, KEY: here.get(KEY, "")}
+
+
+def _shared_network(setup: Setup) -> tuple[str, ...]:
+    """Return the options of one of several nodes: the machine's own network, with its RDMA devices."""
+    devices = ("--device=/dev/infiniband",) if setup.variables.get(_RDMA) else ()
+    # A node without an API answers no health check.
+    checks = () if setup.variables[RANK] == "0" else ("--no-healthcheck",)
+    return ("--network=host", "--ulimit=memlock=-1:-1", *devices, *checks)
 
 
 def _of_engine(engine: Engine) -> tuple[str, ...]:

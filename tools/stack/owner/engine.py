@@ -2,6 +2,7 @@
 """The engine that runs the owner's container: docker or podman, by commands that both take."""
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from stack.base.errors import StackError
 from stack.base.text import shortened
+from stack.owner.nodes.reach import Node
 
 ENGINES = ("docker", "podman")
 """In the order in which they are tried: DGX OS has docker."""
@@ -39,9 +41,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine by the name of its program."""
+    """An engine by the name of its program, on this machine or on another node."""
 
     name: str
+    node: Node | None = None
+
+    def words(self, *arguments: str) -> list[str]:
+        """Return the command of this machine that runs a command of the engine."""
+        words = (self.name, *arguments)
+        return list(words if self.node is None else self.node.shell(shlex.join(words)))
 
     def container(self, name: str) -> Container | None:
         """Describe a container; None if there is none of that name.
@@ -96,7 +104,11 @@ class Engine:
 
         """
         done = subprocess.run(
-            [self.name, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            self.words(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         if done.returncode:
             text = done.stdout.decode("utf-8", "replace")
@@ -112,7 +124,7 @@ class Engine:
         """
         kept: list[str] = []
         with subprocess.Popen(
-            [self.name, *arguments],
+            self.words(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -151,7 +163,7 @@ class Engine:
     ) -> "subprocess.CompletedProcess[str]":
         try:
             return subprocess.run(
-                [self.name, *arguments],
+                self.words(*arguments),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

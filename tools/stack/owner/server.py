@@ -5,10 +5,11 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.deploy import recipes, vllm_log
 from stack.deploy.recipes import Recipe
@@ -16,6 +17,7 @@ from stack.deploy.vllm_log import Mismatch, Reading
 from stack.owner import container as containers
 from stack.owner import memory
 from stack.owner.engine import Engine
+from stack.owner.nodes.followers import Follower
 from stack.owner.state import Setup
 from stack.serving import demands
 from stack.serving.container import INSIDE
@@ -33,7 +35,7 @@ class Place:
     """Where a server is started: the engine, the container's name, the stack's folder with recipes of its own, and limits.
 
     `log`: a file for the log of a server that did not do. `seconds`: how long a server may take to its first answer. `waits`: whether to
-    wait for memory that is taken, instead of refusing.
+    wait for memory that is taken, instead of refusing. `others`: the nodes beside this machine that serve, or served, with it.
     """
 
     engine: Engine
@@ -43,6 +45,7 @@ class Place:
     seconds: float
     tell: Progress
     waits: bool = False
+    others: tuple[Follower, ...] = ()
 
     def recipe(self, setup: Setup) -> Recipe:
         """Load the recipe of a setup."""
@@ -74,31 +77,57 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
     recipe, key = place.recipe(setup), os.environ.get(KEY, "")
     words = containers.command_of(place.engine, setup, recipe, place.container)
     there = place.engine.container(place.container)
+    others = place.others if setup.spread else ()
     kept = there is not None and containers.is_wanted(there, words, key)
+    kept = kept and all(each.runs(setup, recipe, place.container) for each in others)
     if not kept:
+        for each in others:
+            each.prepare(place.engine, setup, place.tell)
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
         memory.demand(recipe, place.tell, waits=place.waits)
-        place.tell("starting the container")
-        place.engine.run(*words, environment=containers.environment(os.environ))
+        try:
+            for each in others:
+                each.start(setup, recipe, place.container, place.tell)
+            place.tell("starting the container")
+            place.engine.run(*words, environment=containers.environment(os.environ))
+        except StackError:
+            if others:
+                stop(place)
+            raise
     started()
     return _answered(place, setup, recipe, kept=kept)
 
 
 def stop(place: Place) -> bool:
-    """Stop and remove the container; return whether there was one."""
-    if place.engine.container(place.container) is None:
-        return False
-    place.tell("stopping the container")
-    place.engine.run("stop", f"--time={_STOPPED}", place.container)
-    place.engine.run("rm", "--force", place.container)
-    return True
+    """Stop and remove the container, on all nodes; return whether there was one.
+
+    Raises:
+        StackError: An engine does not do it, or a node is not reached; the other nodes are stopped all the same.
+
+    """
+    there = place.engine.container(place.container) is not None
+    if there:
+        place.tell("stopping the container")
+        place.engine.run("stop", f"--time={_STOPPED}", place.container)
+        place.engine.run("rm", "--force", place.container)
+    failed = []
+    for each in place.others:
+        try:
+            there = each.stop(place.container, _STOPPED, place.tell) or there
+        except StackError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return there
 
 
 def _answered(place: Place, setup: Setup, recipe: Recipe, *, kept: bool) -> Answered:
     began = time.monotonic()
     with _log(place) as output:
-        awaited = Awaited(recipe, setup.url, os.environ.get(KEY) or None, place.seconds, _ended(place))
+        awaited = Awaited(
+            recipe, setup.url, os.environ.get(KEY) or None, place.seconds, _ended(place, place.others if setup.spread else ())
+        )
         model = Watch(awaited, output, place.tell, began).wait()
     assert model is not None, "it has an address"
     # A server that ran already answers before its log has been followed to its end.
@@ -121,20 +150,23 @@ def _log(place: Place) -> Iterator[Output]:
             output.close()
 
 
-def _ended(place: Place) -> Callable[[], int | None]:
-    """Return a function that returns the exit code of a server that has ended; the engine may have started it again since."""
-    first = place.engine.container(place.container)
-    restarts = first.restarts if first is not None else 0
+def _ended(place: Place, others: Sequence[Follower]) -> Callable[[], int | None]:
+    """Return a function that returns the exit code of a server that has ended on a node; the engine may have started it again since."""
+    engines = (place.engine, *(each.engine for each in others))
+    firsts = [engine.container(place.container) for engine in engines]
     last = time.monotonic()
 
     def ended() -> int | None:
         nonlocal last
-        if time.monotonic() < last + _LOOKED:
+        if time.monotonic() < last + _LOOKED * len(engines):
             return None
         last = time.monotonic()
-        now = place.engine.container(place.container)
-        if now is None:
-            return 0
-        return None if now.running and now.restarts == restarts else now.exit_code
+        for engine, first in zip(engines, firsts, strict=True):
+            now = engine.container(place.container)
+            if now is None or first is None:
+                return 0
+            if not now.running or now.restarts != first.restarts:
+                return now.exit_code
+        return None
 
     return ended

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base.errors import StackError
+from stack.deploy.recipes import RANK
 from stack.model import document
 from stack.model.document import Table
 from stack.store import cache
@@ -73,6 +74,11 @@ class Setup:
     fallback: bool = False
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     extra: tuple[str, ...] = ()
+
+    @property
+    def spread(self) -> bool:
+        """Whether this is one of several nodes that serve together."""
+        return RANK in self.variables
 
     @property
     def url(self) -> str:

@@ -5,6 +5,7 @@ The state is written before and after each step. After a kill, the next call fin
 wanted one is kept, any other is replaced.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,13 +132,21 @@ def _kept_log(place: Place) -> Path | None:
     try:
         if place.engine.container(place.container) is None:
             return None
-        text = place.engine.output("logs", place.container)
+        text = b"".join(_logs(place))
         place.log.parent.mkdir(parents=True, exist_ok=True)
         with cache.appearing(place.log, 0o600) as opened:
             opened.write(text[-_MOST:])
     except (OSError, StackError):  # a full disk must not keep the old server from coming back
         return None
     return place.log
+
+
+def _logs(place: Place) -> Iterator[bytes]:
+    """Yield the logs of all nodes, each below its name where there are several."""
+    for each in place.others:
+        if each.engine.container(place.container) is not None:
+            yield f"--- {each.host}\n".encode() + each.engine.output("logs", place.container)
+    yield (b"--- this machine\n" if place.others else b"") + place.engine.output("logs", place.container)
 
 
 def _work(verb: str, step: Step, setup: Setup) -> Work:

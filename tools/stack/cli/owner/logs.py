@@ -3,13 +3,17 @@
 
 import subprocess
 import sys
+import threading
 
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.cli.common import json_option, print_json
 from stack.owner import engine as engines
 from stack.owner import state
+from stack.owner.engine import Engine
+from stack.owner.nodes import followers, kept
 
 _LINES = 100
 
@@ -36,7 +40,38 @@ def command(lines: int, no_follow: bool, as_json: bool) -> None:
         return
     follow = [] if no_follow or not container.running else ["--follow"]
     sys.stdout.flush()
+    words = (show[0], *follow, *show[1:])
     try:
-        subprocess.run([engine.name, show[0], *follow, *show[1:]], stdin=subprocess.DEVNULL, check=False)
+        if known.now is not None and known.now.spread:
+            _show_all(engine, words)
+        else:
+            subprocess.run(engine.words(*words), stdin=subprocess.DEVNULL, check=False)
     except KeyboardInterrupt:
         return  # following ends by Ctrl-C
+
+
+def _show_all(engine: Engine, words: tuple[str, ...]) -> None:
+    """Show the logs of all nodes at once, each line behind its machine's name."""
+    members = kept.read(kept.path())
+    named = [(members[0].host if members else "here", engine)]
+    named += [(each.host, each.engine) for each in followers.of(members, engine.name)]
+    width = max(len(host) for host, _ in named)
+    threads = [
+        threading.Thread(target=_show_one, args=(f"{host:<{width}} | ", each.words(*words)), daemon=True)
+        for host, each in named
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _show_one(prefix: str, words: list[str]) -> None:
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                sys.stdout.write(prefix + printable(line.decode("utf-8", "replace").rstrip("\r\n")) + "\n")
+                sys.stdout.flush()
+        finally:
+            process.terminate()

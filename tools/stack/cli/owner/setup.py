@@ -3,10 +3,12 @@
 
 import click
 
+from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.cli.common import json_option, print_json, print_table, progress
 from stack.cli.rendering import text
 from stack.cli.sentences import fact, say
+from stack.owner import state
 from stack.owner.nodes import bandwidth, facts, kept, netplan, reach
 from stack.owner.nodes import plan as planning
 from stack.owner.nodes.bandwidth import Speed
@@ -47,15 +49,24 @@ def command(
     ready = not blocked and not made.changes
     speeds = _measured(made) if ready and measures else ()
     if ready:
-        kept.write(
-            kept.path(),
-            [Member(port.facts.node, port.facts.host, given) for port, given in zip(made.ports, made.variables, strict=True)],
-        )
+        _keep(made)
     if as_json:
         print_json(_as_json(made, speeds, ready=ready))
     else:
         _print(made, speeds, ready=ready)
     context.exit(0 if ready else 1)
+
+
+def _keep(made: Plan) -> None:
+    """Keep the nodes, unless a server runs on others: nobody would find it there again."""
+    members = [Member(port.facts.node, port.facts.host, given) for port, given in zip(made.ports, made.variables, strict=True)]
+    known = state.read(state.path())
+    running = known is not None and any(each is not None and each.spread for each in (known.now, known.target))
+    before = kept.read(kept.path()) if running else ()
+    if before and {each.node for each in before} - {each.node for each in members}:
+        hosts = ", ".join(each.host for each in before if each.node.rank)
+        raise StackError(f"the server is spread over {hosts}", "stop it first: spark-stack down")
+    kept.write(kept.path(), members)
 
 
 def _apply(made: Plan) -> None:

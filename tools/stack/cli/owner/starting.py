@@ -15,6 +15,7 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import tell
 from stack.owner import engine as engines
 from stack.owner import state
+from stack.owner.nodes import followers, kept
 from stack.owner.server import Place
 from stack.owner.state import State
 from stack.owner.verbs import Owner
@@ -55,9 +56,11 @@ wait_option = click.option("--wait", is_flag=True, help="Wait until enough memor
 
 @contextlib.contextmanager
 def changing(
-    options: Options, engine: str | None, seconds: float = 60.0, *, waits: bool = False
+    options: Options, engine: str | None, seconds: float = 60.0, *, waits: bool = False, spread: bool = False
 ) -> Iterator[tuple[Owner, State]]:
     """Yield the owner's server and its state, which no other process changes meanwhile; show the steps.
+
+    `spread`: it is to run on all nodes of `spark-stack setup`; so it is, too, where one of the servers known before did.
 
     Raises:
         StackError: Another process changes it, no engine answers, or the state is damaged.
@@ -68,7 +71,9 @@ def changing(
         known = state.read(file)
         found = engines.found(engine or (known.engine if known is not None else None))
         known = known or State(found.name)
-        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, waits)
+        spread = spread or any(each is not None and each.spread for each in (known.now, known.before, known.target))
+        others = followers.of(kept.read(kept.path()), found.name) if spread else ()
+        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, waits, others)
 
         def made(name: str) -> Path:
             return fixture_cache.prepare(cache.root(options.cache), told).model(name)

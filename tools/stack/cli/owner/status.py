@@ -48,12 +48,14 @@ def _print(known: State, looked: Look, failed: Path | None) -> None:
             ("model", outcomes.model(setup)),
             ("reached", f"at {setup.url}{', from other machines, too' if setup.opened else ', from this machine only'}"),
         ]
+    rows += [(host, "runs" if runs else "does not run") for host, runs in looked.others]
     if known.before is not None:
         rows.append(("before", f"{known.before.recipe}, {known.before.image.name} ({known.before.image.digest})"))
     if failed is not None:
         rows.append(("log", f"of the last start that failed: {failed}"))
+    width = max(8, *(len(name) for name, _ in rows))
     for name, value in rows:
-        fact(f"{name:<8} {value}", below=" " * 9)
+        fact(f"{name:<{width}} {value}", below=" " * (width + 1))
 
 
 def _summary(known: State, looked: Look) -> str:
@@ -75,6 +77,7 @@ def _as_json(known: State | None, looked: Look | None, failed: Path | None) -> d
         "condition": str(looked.condition) if looked is not None else str(Condition.ABSENT),
         "stage": looked.stage if looked is not None else None,
         "restarts": looked.restarts if looked is not None else 0,
+        "nodes": [{"host": host, "runs": runs} for host, runs in (looked.others if looked is not None else ())],
         "engine": known.engine if known is not None else None,
         "container": known.container if known is not None else None,
         "now": outcomes.as_json(known.now) if known is not None else None,

@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.cli.common import json_option, print_json
 from stack.cli.completing import complete_recipes
 from stack.cli.owner import outcomes, starting
 from stack.deploy import recipes
-from stack.deploy.recipes import Recipe
+from stack.deploy.recipes import RANK, Recipe
 from stack.owner import container
 from stack.owner.engine import ENGINES, Engine
+from stack.owner.nodes import kept
 from stack.owner.state import CONTAINER, Image, Model, Setup
 from stack.owner.verbs import Wanted, again
 from stack.serving import demands
@@ -38,6 +40,7 @@ _PORT = 8000
 )
 @click.option("--port", type=click.IntRange(1, 65535), default=_PORT, show_default=True, help="The port to publish.")
 @click.option("--open", "opened", is_flag=True, help="Let other machines reach it; needs VLLM_API_KEY.")
+@click.option("--nodes", type=click.IntRange(1), help="The number of machines, as a check: the recipe says it.")
 @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the recipe; repeatable.")
 @click.option("--allow-fallback", is_flag=True, help="Serve even with other kernels or GPUs than the recipe expects.")
 @starting.engine_option
@@ -55,6 +58,7 @@ def command(
     model: Path | None,
     port: int,
     opened: bool,
+    nodes: int | None,
     variables: tuple[str, ...],
     allow_fallback: bool,
     engine: str | None,
@@ -68,6 +72,7 @@ def command(
     The image is pulled by its digest and verified with --key. The model is taken from Hugging Face's cache, never copied, and what it
     lacks is downloaded. The container starts again after a reboot or a crash, and listens on 127.0.0.1. If other kernels run than the
     recipe expects, the server that ran before comes back: exit code 1. Interrupted or killed, call it again: it goes on where it was.
+    A recipe for several nodes runs on those of `spark-stack setup`: image and model are copied there, and all start and stop together.
     Without RECIPE it starts the server that ran last. Flags behind -- go to `vllm serve`.
 
     \b
@@ -86,19 +91,45 @@ def command(
     if recipe is None:
         raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
     chosen = recipes.load(recipe, context.obj.root_if_any())
-    if chosen.hardware is not None and chosen.hardware.nodes > 1:
-        raise StackError(
-            f"recipe {recipe} is for {chosen.hardware.nodes} nodes", "this command starts one: see docs/serving.md"
-        )
+    _demand_nodes(chosen, nodes)
+    values = _of_nodes(chosen, dry=dry_run) | dict(pairs(variables))
     demands.demand_key(INSIDE if opened else "127.0.0.1", os.environ)
-    wanted = Wanted(recipe, image, key, model, port, opened, allow_fallback, pairs(variables), extra)
+    wanted = Wanted(recipe, image, key, model, port, opened, allow_fallback, values, extra)
     if dry_run:
         _print_dry(engine, chosen, wanted, as_json=as_json)
         return
     demands.demand_machine(chosen, machine.here(), fallback=allow_fallback)
-    with starting.changing(context.obj, engine, timeout, waits=wait) as (owner, known):
+    with starting.changing(context.obj, engine, timeout, waits=wait, spread=RANK in values) as (owner, known):
         outcome = owner.up(known, wanted)
         context.exit(outcomes.show(outcome, owner.place, as_json=as_json))
+
+
+def _demand_nodes(recipe: Recipe, nodes: int | None) -> None:
+    """Refuse a recipe for another number of machines than the named one."""
+    own = recipe.hardware.nodes if recipe.hardware is not None else 1
+    if nodes is None or nodes == own:
+        return
+    loaded = map(recipes.load, recipes.known())
+    fitting = [
+        each.name
+        for each in loaded
+        if each.model == recipe.model and each.hardware is not None and each.hardware.nodes == nodes
+    ]
+    remedy = f"for {nodes} there is {', '.join(fitting)}" if fitting else "`stack recipe list` lists the recipes"
+    raise StackError(f"recipe {recipe.name} is for {counted(own, 'machine')}, not {nodes}", remedy)
+
+
+def _of_nodes(recipe: Recipe, *, dry: bool) -> dict[str, str]:
+    """Return this machine's values of the variables of a recipe for several nodes, as `spark-stack setup` has kept them."""
+    if RANK not in recipe.variables or recipe.hardware is None:
+        return {}
+    members = kept.read(kept.path())
+    if len(members) == recipe.hardware.nodes:
+        return {name: value for name, value in members[0].variables.items() if name in recipe.variables}
+    if dry:
+        return {name: f"${name}" for name in recipe.variables} | {RANK: "0"}
+    known = f"setup knows {len(members)}" if members else "no setup has found them"
+    raise StackError(f"recipe {recipe.name} is for {recipe.hardware.nodes} machines, and {known}", "spark-stack setup NODE...")
 
 
 def _print_dry(name: str | None, recipe: Recipe, wanted: Wanted, *, as_json: bool) -> None:

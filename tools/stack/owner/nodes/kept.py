@@ -3,7 +3,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -40,7 +40,10 @@ def write(file: Path, members: Sequence[Member]) -> None:
         StackError: The file cannot be written.
 
     """
-    rows = [asdict(Member(each.node, each.host, dict(each.variables))) for each in members]
+    rows = [
+        {"node": {"name": each.node.name, "rank": each.node.rank}, "host": each.host, "variables": dict(each.variables)}
+        for each in members
+    ]
     text = json.dumps({"schema": SCHEMA, "nodes": rows}, indent=2) + "\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 """Run a shell script on a node: this machine, or one that `ssh` reaches without asking for anything."""
 
 import re
+import shlex
 import subprocess
 from dataclasses import dataclass
 
@@ -20,14 +21,28 @@ _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine: its name for `ssh`, and its number; number 0 is this machine, which needs no `ssh`."""
+    """A machine: its name for `ssh`, and its number; number 0 is this machine, which needs no `ssh`.
+
+    `address`: where to reach it in the place of its name's own address; its key is still that of the name.
+    """
 
     name: str
     rank: int
+    address: str | None = None
 
     def shell(self, line: str) -> tuple[str, ...]:
         """Return the command that has a line read by a shell there."""
-        return ("sh", "-c", line) if self.rank == 0 else ("ssh", *_OPTIONS, "--", self.name, line)
+        return ("sh", "-c", line) if self.rank == 0 else ("ssh", *self._options(), "--", self.name, line)
+
+    def remote_shell(self) -> str:
+        """Return the command that `rsync` runs in the place of `ssh`."""
+        return shlex.join(("ssh", *self._options()))
+
+    def _options(self) -> tuple[str, ...]:
+        if self.address is None:
+            return _OPTIONS
+        host = self.name.rpartition("@")[2]
+        return (*_OPTIONS, "-o", f"HostName={self.address}", "-o", f"HostKeyAlias={host}")
 
     def script(self, text: str, seconds: float, *, root: bool = False) -> str:
         """Run a shell script there, as root if asked, and return its output.
