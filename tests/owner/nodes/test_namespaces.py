@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,15 @@ _SSH = """Host *
 _OTHER_DISK = 'mkdir -p "$1" && mount -t tmpfs none "$1" && shift && exec "$@"'
 
 
-def ran(*words: object) -> None:
-    subprocess.run([str(word) for word in words], check=True, capture_output=True)
+def ran(*words: object) -> str:
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
+
+
+def _wait(happened: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.05)
 
 
 @pytest.fixture(name="head")
@@ -76,6 +84,8 @@ def _head(tmp_path: Path) -> Iterator[list[str]]:
                 if first is not None:
                     ran("ip", "-n", name, "address", "add", f"10.250.7.{number}/24", "dev", link)
                 ran("ip", "-n", name, "link", "set", link, "up")
+        for name, link in itertools.product((here, there), ("ssh0", "link0")):
+            _wait(partial(_is_up, name, link), f"{link} is not up")
         server = after.enter_context(_sshd(tmp_path, there))
         after.callback(_end, tmp_path / "other/engine")
         after.callback(server.kill)
@@ -105,11 +115,12 @@ def _sshd(folder: Path, namespace: str) -> Iterator["subprocess.Popen[bytes]"]:
     program = system.found("sshd") or "/usr/sbin/sshd"
     begin = ["ip", "netns", "exec", namespace, "unshare", "--mount", "sh", "-c", _OTHER_DISK, "sh", str(folder / "machine/hub")]
     with subprocess.Popen([*begin, program, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL) as server:
-        end = time.monotonic() + 20
-        while not (folder / "sshd.pid").exists():
-            assert time.monotonic() < end, "sshd does not start"
-            time.sleep(0.05)
+        _wait((folder / "sshd.pid").exists, "sshd does not start")
         yield server
+
+
+def _is_up(namespace: str, link: str) -> bool:
+    return "state UP" in ran("ip", "-n", namespace, "link", "show", link)
 
 
 def _end(engine: Path) -> None:
@@ -157,7 +168,8 @@ def test_an_unknown_host_key_is_refused(head: list[str], tmp_path: Path) -> None
 
 
 def test_a_link_that_lets_nothing_through_is_said(head: list[str], tmp_path: Path) -> None:
-    assert setup(head, tmp_path, "--apply", "--no-bandwidth")[0] == 0
+    code, first, said = setup(head, tmp_path, "--apply", "--no-bandwidth")
+    assert code == 0, (json.dumps(first), said)
     ran(*head, "ip", "route", "add", "blackhole", "192.168.177.12/32")
     code, _, said = setup(head, tmp_path)
     assert code == 2
@@ -174,7 +186,8 @@ def _machine(tmp_path: Path) -> Iterator[World]:
 
 
 def test_both_machines_start_and_stop_together(machine: World, head: list[str], tmp_path: Path) -> None:
-    assert setup(head, tmp_path, "--apply", "--no-bandwidth")[0] == 0
+    code, first, said = setup(head, tmp_path, "--apply", "--no-bandwidth")
+    assert code == 0, (json.dumps(first), said)
     model = prepare(machine, "10.250.7.2", ("192.168.177.11", "192.168.177.12"))
     environment = os.environ | machine.environment
     environment["PATH"] = f"{tmp_path}/bin:{environment['PATH']}"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spark-stack setup`: prepare several machines to serve one model."""
 
+import time
+
 import click
 
 from stack.base.errors import StackError
@@ -14,6 +16,10 @@ from stack.owner.nodes import plan as planning
 from stack.owner.nodes.bandwidth import Speed
 from stack.owner.nodes.kept import Member
 from stack.owner.nodes.plan import Plan, Problem
+from stack.owner.nodes.reach import Node
+
+_SETTLING = 20.0
+"""Seconds that a link gets to come up again."""
 
 
 @click.command("setup")
@@ -44,7 +50,7 @@ def command(
     blocked = [each for each in made.problems if each.blocks]
     if applies and made.changes and not blocked:
         _apply(made)
-        made = planning.plan(facts.read_all(nodes), interface)
+        made = _settled(nodes, interface)
         blocked = [each for each in made.problems if each.blocks]
     ready = not blocked and not made.changes
     speeds = _measured(made) if ready and measures else ()
@@ -78,6 +84,21 @@ def _apply(made: Plan) -> None:
         for done, (port, addresses) in enumerate(reversed(pairs)):
             tell(f"applying addresses on {port.facts.host}", done, len(pairs))
             netplan.apply(port.facts, netplan.text(port, addresses))
+
+
+def _settled(nodes: tuple[Node, ...], interface: str | None) -> Plan:
+    """Read the nodes until the link is up: a changed MTU takes an adapter down for some seconds."""
+    end = time.monotonic() + _SETTLING
+    while True:
+        try:
+            made = planning.plan(facts.read_all(nodes), interface)
+        except StackError:
+            if time.monotonic() >= end:
+                raise
+        else:
+            if time.monotonic() >= end or not (made.changes or any(each.blocks for each in made.problems)):
+                return made
+        time.sleep(1.0)
 
 
 def _measured(made: Plan) -> tuple[Speed, ...]:
