@@ -185,12 +185,25 @@ def test_a_verdict_is_not_read_through_a_link(tmp_path: Path) -> None:
     (folder / "a.json").touch()
     (folder / "b.json").symlink_to("/dev/zero")
     (folder / "c").symlink_to(folder)
-    assert recipe_checks.proof(tmp_path, "validation/verdicts/a.json") == folder / "a.json"
+    validation = tmp_path / "validation"
+    assert recipe_checks.proof(validation, "validation/verdicts/a.json") == folder / "a.json"
     for name in ("b.json", "c/a.json"):
         with pytest.raises(StackError, match="is a link"):
-            recipe_checks.proof(tmp_path, f"validation/verdicts/{name}")
+            recipe_checks.proof(validation, f"validation/verdicts/{name}")
     with pytest.raises(StackError, match="is no path of a verdict"):
-        recipe_checks.proof(tmp_path, "/dev/zero")
+        recipe_checks.proof(validation, "/dev/zero")
+
+
+def test_a_verdict_lies_where_its_recipe_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = recipes.load("gpt-oss-120b-h200")
+    assert recipes.verdict_file(ours, tmp_path) == ROOT / str(ours.proven)
+    own = tmp_path / "validation/recipes"
+    own.mkdir(parents=True)
+    (own / f"{ours.name}.toml").write_bytes((recipes.FOLDER / f"{ours.name}.toml").read_bytes())
+    assert recipes.verdict_file(recipes.load(ours.name, tmp_path), tmp_path) == tmp_path / str(ours.proven)
+    # An installed package has no archived verdicts.
+    monkeypatch.setattr(recipes, "DATA", tmp_path / "stack/data")
+    assert recipes.verdict_file(ours) is None
 
 
 def test_unknown() -> None:

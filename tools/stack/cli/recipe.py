@@ -12,7 +12,7 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 from stack.cli.completing import complete_recipes
 from stack.cli.recipe_exchange import export, import_
 from stack.cli.sentences import fact, say
-from stack.deploy import hardware, recipe_checks, recipes
+from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Backends, Recipe, Speed
 from stack.model import verdict
 from stack.serving import checking
@@ -72,7 +72,7 @@ def show(options: Options, name: str, settings: tuple[str, ...], model: Path | N
     if as_json:
         print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands]})
         return
-    _print(recipe)
+    _print(recipe, options.root_if_any())
     for place, each in enumerate(commands):
         click.echo(f"\non node {place}:" if len(commands) > 1 else "")
         click.echo(str(each))
@@ -133,7 +133,7 @@ command.add_command(import_)
 command.add_command(export)
 
 
-def _print(recipe: Recipe) -> None:
+def _print(recipe: Recipe, root: Path | None) -> None:
     """Print a recipe without its command."""
 
     rows = [("recipe", recipe.name), ("serves", recipe.title)]
@@ -150,7 +150,7 @@ def _print(recipe: Recipe) -> None:
         rows.append(("memory", f"{recipe.hardware.memory:g} GB{' of each' if recipe.hardware.nodes > 1 else ''}"))
     rows.append(("has to run", _backends(recipe.backends) or "-"))
     rows += [("speed", f"{_rate(each)} after {each.context} tokens ({each.source})") for each in _speeds(recipe)]
-    rows.append(("proven by", _proof(recipe)))
+    rows.append(("proven by", _proof(recipe, root)))
     rows += [(name, meaning) for name, meaning in recipe.variables.items()]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
@@ -191,12 +191,15 @@ def _backends(expected: Backends) -> str:
     return ", ".join((*named, *graphs))
 
 
-def _proof(recipe: Recipe) -> str:
+def _proof(recipe: Recipe, root: Path | None) -> str:
     """Describe a recipe's verdict: its machine, weights and stack."""
 
     if recipe.proven is None:
         return "nothing yet: no verdict is kept"
-    proof = verdict.load(recipe_checks.proof(recipes.FOLDER.parents[1], recipe.proven))
+    file = recipes.verdict_file(recipe, root)
+    if file is None:
+        return f"{recipe.proven}, in the repository only"
+    proof = verdict.load(file)
     where = ", ".join(gpu.name for gpu in proof.machine.gpus) or proof.machine.cpu
     return f"{recipe.proven}: {where}, {proof.weights or 'no'} weights, stack {proof.stack[:12]}"
 

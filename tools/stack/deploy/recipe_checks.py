@@ -44,8 +44,8 @@ def demand_printable(table: Table, recipe: object) -> None:
             raise table.error(name, f"has control characters in {odd[0]!r:.60}", "take them out")
 
 
-def proof(root: Path, proven: str) -> Path:
-    """Return the file of the verdict `proven` below `root`.
+def proof(validation: Path, proven: str) -> Path:
+    """Return the file of the verdict `proven`, whose path begins with `validation/`, in a folder of validations.
 
     Raises:
         StackError: the path is not one of a verdict, or leads through a link.
@@ -53,8 +53,9 @@ def proof(root: Path, proven: str) -> Path:
     """
     if not re.fullmatch(PROOF, proven):
         raise StackError(f"{proven!r:.100} is no path of a verdict", "name a file below validation/verdicts")
-    place = root
-    for part in Path(proven).parts:
+    below = Path(proven).relative_to("validation")
+    place = validation
+    for part in below.parts:
         place /= part
         try:
             is_link = stat.S_ISLNK(place.lstat().st_mode)
@@ -62,7 +63,7 @@ def proof(root: Path, proven: str) -> Path:
             break  # whoever reads it says why
         if is_link:
             raise StackError(f"{place} is a link", "put the verdict itself there")
-    return root / proven
+    return validation / below
 
 
 def texts(value: object) -> Iterator[str]:

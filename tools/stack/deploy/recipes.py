@@ -126,6 +126,22 @@ def load(name: str, root: Path | None = None) -> Recipe:
     return read(found[name])
 
 
+def verdict_file(recipe: Recipe, root: Path | None = None) -> Path | None:
+    """Return the file of the verdict that shows a recipe at work; None if it has none, or this installation has no such file.
+
+    A recipe of the stack in `root` has its verdict there. The package leaves out archived verdicts, which only the repository has.
+
+    Raises:
+        StackError: the path leads through a link.
+
+    """
+    if recipe.proven is None:
+        return None
+    is_own = root is not None and FOLDER not in _files(root)[recipe.name].parents
+    place = recipe_checks.proof(root / OWN.parent if root is not None and is_own else DATA, recipe.proven)
+    return place if is_own or place.exists() else None
+
+
 def _files(root: Path | None) -> dict[str, Path]:
     """Find the recipes' files by name."""
     found = {path.stem: path for path in FOLDER.glob("*.toml")}
