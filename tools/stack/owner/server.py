@@ -32,8 +32,8 @@ _LOOKED = 1.0
 class Place:
     """Where a server is started: the engine, the container's name, the stack's folder with recipes of its own, and limits.
 
-    `log`: a file for the log of a server that did not do. `seconds`: how long a server may take to its first answer. `waits`: whether to
-    wait for memory that is taken, instead of refusing.
+    `log`: a file for the log of a server that did not do. `seconds`: how long a server may take to its first answer. `patience`: how long to
+    wait for memory that is taken.
     """
 
     engine: Engine
@@ -42,7 +42,7 @@ class Place:
     log: Path
     seconds: float
     tell: Progress
-    waits: bool = False
+    patience: float = 0.0
 
     def recipe(self, setup: Setup) -> Recipe:
         """Load the recipe of a setup."""
@@ -78,7 +78,7 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
     if not kept:
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
-        memory.demand(recipe, place.tell, waits=place.waits)
+        memory.demand(recipe, place.patience, place.tell)
         place.tell("starting the container")
         place.engine.run(*words, environment=containers.environment(os.environ))
     started()

@@ -50,12 +50,17 @@ timeout_option = click.option(
     show_default=True,
     help="Seconds to wait for the first answer; the first start compiles kernels for up to an hour.",
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until enough memory is free, instead of refusing.")
+wait_option = click.option(
+    "--wait-for-memory",
+    type=Seconds(),
+    default=None,
+    help="Seconds to wait until enough memory is available. Default: refuse at once.",
+)
 
 
 @contextlib.contextmanager
 def changing(
-    options: Options, engine: str | None, seconds: float = 60.0, *, waits: bool = False
+    options: Options, engine: str | None, seconds: float = 60.0, *, patience: float | None = None
 ) -> Iterator[tuple[Owner, State]]:
     """Yield the owner's server and its state, which no other process changes meanwhile; show the steps.
 
@@ -68,7 +73,7 @@ def changing(
         known = state.read(file)
         found = engines.found(engine or (known.engine if known is not None else None))
         known = known or State(found.name)
-        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, waits)
+        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, patience or 0.0)
 
         def made(name: str) -> Path:
             return fixture_cache.prepare(cache.root(options.cache), told).model(name)
