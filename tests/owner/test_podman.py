@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from ..images.conftest import registry_server
 from ..images.registry import Registry
 from . import containers
 from .containers import Podman
+from .test_killed import killed
 from .world import RECIPE, World
 
 __all__ = ["registry_server"]
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.images
 
 @pytest.fixture(scope="module")
 def engine(registry_server: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    system.demand(*bases.PROGRAMS)
+    system.demand(*bases.PROGRAMS, "catatonit")
     with containers.podman(tmp_path_factory.mktemp("podman"), registry_server) as made:
         yield made
 
@@ -78,3 +80,27 @@ def test_the_whole_way(owner: World, engine: Podman) -> None:
     assert podman(owner, "ps", "--all", "--quiet") == ""
     assert owner.run("up").code == 0
     assert state.read(owner.file) is not None
+
+
+MOMENTS = 6
+
+
+def test_killed_beside_a_real_engine(owner: World, engine: Podman) -> None:
+    """Killed with the command of the engine that it waits for, or without it: the next call goes on."""
+    one, two = f"{engine.repository}:one", f"{engine.repository}:two"
+    began = time.monotonic()
+    assert owner.run(*up(owner, one)).code == 0
+    longest = time.monotonic() - began
+    for moment in range(MOMENTS):
+        killed(owner, ["update", "--image", two], longest * (moment + 1) / MOMENTS, whole=moment % 2 == 0)
+        assert owner.known().now is not None
+        ran = owner.run("update", "--image", two)
+        assert ran.code == 0, (moment, ran)
+        known = owner.known()
+        assert known.now is not None and known.before is not None
+        assert (known.now.image.digest, known.before.image.digest) == (engine.digests["two"], engine.digests["one"])
+        assert owner.run("down").code == 0
+        killed(owner, up(owner, one), longest * (moment + 1) / MOMENTS, whole=moment % 2 == 1)
+        ran = owner.run(*up(owner, one))
+        assert ran.code == 0, (moment, ran)
+        assert podman(owner, "ps", "--all", "--quiet").count("\n") == 0

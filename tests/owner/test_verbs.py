@@ -12,7 +12,7 @@ from stack.owner import state
 from stack.owner.state import Step, Work
 
 from ..cli.conftest import unwrapped
-from .world import BAD, ONE, OTHER, RECIPE, TWO, World, digest
+from .world import BAD, ONE, OTHER, RECIPE, TWO, World, digest, plenty
 
 
 def test_up(world: World) -> None:
@@ -202,3 +202,26 @@ def test_dry_run(world: World) -> None:
     for word in ("--restart=unless-stopped", "--cap-drop=ALL", f"--publish=127.0.0.1:{world.port}:{world.port}", "vllm serve"):
         assert word in ran.out
     assert not world.file.exists()
+
+
+def test_too_little_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.owner.world.plenty", lambda: replace(plenty(), available=3 * 10**9, free=10**9, cache=2 * 10**9))
+    ran = world.run(*world.up())
+    assert ran.code == 2, ran
+    assert f"recipe {RECIPE} takes 5 GB, and 3 GB of 1000 GB are available" in ran.err
+    assert world.containers() == {}
+
+
+def test_memory_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([3 * 10**9, 3 * 10**9])
+    monkeypatch.setattr("tests.owner.world.plenty", lambda: replace(plenty(), available=next(looks, 10**12)))
+    assert world.run(*world.up(), "--wait-for-memory", "60").code == 0
+
+
+def test_the_old_server_comes_back_if_the_new_one_finds_no_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run(*world.up())
+    looks = iter([3 * 10**9])
+    monkeypatch.setattr("tests.owner.world.plenty", lambda: replace(plenty(), available=next(looks, 10**12)))
+    ran = world.run("update", "--image", TWO)
+    assert (ran.code, world.running()) == (1, ONE), ran
+    assert "takes 5 GB" in ran.err

@@ -19,6 +19,8 @@ import pytest
 
 from stack.base import addresses
 from stack.cli import owner
+from stack.deploy import available_memory
+from stack.deploy.available_memory import Memory
 from stack.owner import state
 from stack.owner.state import State
 
@@ -30,6 +32,11 @@ NAME = "registry.example/stack"
 ONE, TWO, BAD, OTHER = f"{NAME}:1", f"{NAME}:2", f"{NAME}:bad", f"{NAME}:other"
 """Images: two that serve, one whose server dies, one that runs other kernels than the recipe expects."""
 RECIPE = "cpu-fp32"
+
+
+def plenty() -> Memory:
+    """Memory for every server: what else runs on this machine is not the tests' business."""
+    return Memory(total=10**12, free=10**12, available=10**12, cache=0, shared=0, swap=0, swap_free=0)
 
 
 def digest(text: str) -> str:
@@ -81,6 +88,7 @@ class World:
                 patched.setenv(name, value)
             patched.setattr(sys, "argv", ["spark-stack", *map(str, words)])
             patched.chdir(self.folder)
+            patched.setattr(available_memory, "read", plenty)
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
                 owner.main()
         code = ended.value.code

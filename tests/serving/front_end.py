@@ -21,6 +21,7 @@ def given(name: str, default: str) -> str:
 
 
 how, model = given("--how", os.environ.get("HOW", "")), Path(sys.argv[2])
+name = given("--served-model-name", "fake")
 note = Path(os.environ.get("NOTE", "/dev/null"))
 if "NOTE" in os.environ:
     note.with_name("arguments").write_text(json.dumps(sys.argv[1:]))
@@ -43,13 +44,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.headers.get("authorization", "") != (f"Bearer {key}" if (key := os.environ.get("VLLM_API_KEY")) else ""):
             self.answer(401, {"error": "Unauthorized"})
         else:
-            self.answer(200, {"data": [{"id": "fake"}]})
+            self.answer(200, {"data": [{"id": name}]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if how == "silent":
             time.sleep(600)
-        if how == "broken" or body["model"] != "fake":
+        if how == "broken" or body["model"] != name:
             self.answer(500, {"error": "EngineDeadError"})
         elif body.get("stream"):
             self.stream(body["max_tokens"])

@@ -16,6 +16,7 @@ from ... import json_documents
 from ...owner.nodes.machines import Machine, connect
 from ..conftest import Ran
 
+ROOT = Path(__file__).parents[3]
 Setup = Callable[..., Ran]
 FASTER = Machine(addresses={"enp1s0f1np1": "192.168.100.11/24", "enP2p1s0f1np1": "192.168.101.11/24"}, mtu=9000)
 
@@ -49,15 +50,15 @@ def test_it_proposes_and_changes_nothing(setup: Setup, tmp_path: Path) -> None:
 def test_it_applies_when_asked_and_keeps_the_nodes(setup: Setup, tmp_path: Path) -> None:
     ran = setup("--apply")
     assert (ran.code, ran.out.splitlines()[0]) == (0, "2 machines ready to serve together")
-    for name in ("here", "spark-b"):
+    for name in ("spark-a", "spark-b"):
         assert (tmp_path / name / "90-stack.yaml").stat().st_mode & 0o777 == 0o600
         assert (tmp_path / name / "netplan.log").read_text() == "generate\napply\n"
     head, other = kept.read(kept.path())
-    assert (head.host, other.node.name) == ("here", "spark-b")
+    assert (head.host, other.node.name) == ("spark-a", "spark-b")
     assert other.variables["HCA"] == "rocep1s0f1,roceP2p1s0f1"
     # A second call finds all in order, and applies nothing.
     assert setup("--apply").code == 0
-    assert (tmp_path / "here/netplan.log").read_text() == "generate\napply\n"
+    assert (tmp_path / "spark-a/netplan.log").read_text() == "generate\napply\n"
 
 
 def test_json(setup: Setup) -> None:
@@ -82,7 +83,7 @@ def test_a_file_that_netplan_refuses_is_taken_back(setup: Setup, tmp_path: Path)
             file.write_text(before)
         assert "spark-b: bad file" in setup("--apply").refused_by("spark-stack")
         assert (file.read_text() if file.exists() else None) == before
-    assert not (tmp_path / "here/90-stack.yaml").exists()
+    assert not (tmp_path / "spark-a/90-stack.yaml").exists()
 
 
 def test_without_rights_it_says_what_to_do_by_hand(setup: Setup, tmp_path: Path) -> None:
@@ -100,3 +101,9 @@ def test_what_blocks_is_not_applied(setup: Setup, tmp_path: Path) -> None:
     assert ran.code == 1
     assert "the drivers differ" in ran.out
     assert not list(tmp_path.glob("*/90-stack.yaml"))
+
+
+def test_the_page_shows_what_it_prints(setup: Setup) -> None:
+    page = (ROOT / "docs/owner.md").read_text()
+    block = page.partition("<!-- nodes: setup -->\n")[2].partition("<!-- /nodes: setup -->")[0]
+    assert block == f"```\n$ spark-stack setup spark-b\n{setup().out}```\n"

@@ -84,13 +84,13 @@ def make(folder: Path, machine: Machine) -> None:
 
 def connect(folder: Path, monkeypatch: pytest.MonkeyPatch, *, here: Machine, others: Mapping[str, Machine]) -> None:
     """Be one machine, and reach the others by their names."""
-    make(folder / "here", here)
+    make(folder / "spark-a", here)
     for name, machine in others.items():
         make(folder / name, machine)
-    _program(folder / "here/bin/ssh", _SSH.format(folder=folder))
-    monkeypatch.setenv("PATH", f"{folder / 'here/bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("STACK_SYS", str(folder / "here/sys"))
-    monkeypatch.setenv("STACK_NETPLAN", str(folder / "here/90-stack.yaml"))
+    _program(folder / "spark-a/bin/ssh", _SSH.format(folder=folder))
+    monkeypatch.setenv("PATH", f"{folder / 'spark-a/bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STACK_SYS", str(folder / "spark-a/sys"))
+    monkeypatch.setenv("STACK_NETPLAN", str(folder / "spark-a/90-stack.yaml"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
 
 

@@ -94,7 +94,7 @@ def test_four_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("there", "expected"),
     [
-        (Machine(driver="590.48.01"), "None: the drivers differ: here 580.95.05, spark-b 590.48.01"),
+        (Machine(driver="590.48.01"), "None: the drivers differ: spark-a 580.95.05, spark-b 590.48.01"),
         (Machine(lanes=2), "spark-b: enP2p1s0f1np1 has 2 of 4 PCIe lanes"),
         (
             Machine(up=("enp1s0f1np1",)),

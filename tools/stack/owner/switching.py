@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.text import shortened
+from stack.deploy import vllm_log
 from stack.owner import images, server, state
 from stack.owner.server import Answered, Place
 from stack.owner.state import Setup, State, Step, Work
@@ -24,7 +25,10 @@ _MOST = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a server did not do: a sentence, the differences from the recipe or the log's reasons, and the file with its log."""
+    """Why a server did not do: a sentence, the differences from the recipe or the log's reasons, and the file with its log.
+
+    Without such a file, the reasons begin with the last lines of the log.
+    """
 
     problem: str
     reasons: tuple[str, ...]
@@ -124,7 +128,8 @@ def _failure(place: Place, failed: Exception) -> Failure:
         return Failure("other kernels run than the recipe expects", reasons, kept)
     if isinstance(failed, NotServing):
         first, *last = str(failed).splitlines()
-        return Failure(first, tuple(last), kept)
+        refused = [f"{each.part} {each.name} was refused: {each.why}" for each in vllm_log.read(failed.log).refused]
+        return Failure(first, (*(last if kept is None else ()), *refused), kept)
     return Failure(str(failed), (), kept)
 
 

@@ -96,8 +96,8 @@ class Owner:
         """
         if _goes_back(known):
             return switching.go_back(self.place, self.file, known)
-        # What is being put in the place of `now` and is not finished is given up.
-        unfinished = known.target is not None and known.work is not None and known.work.verb != "rollback"
+        # An update that is not finished is given up.
+        unfinished = known.work is not None and known.work.verb != "rollback"
         target = known.now if unfinished else known.before
         if target is None:
             raise StackError("no server ran before this one", "spark-stack status shows what is known")

@@ -13,12 +13,12 @@ from stack.cli.owner import outcomes, starting
 @starting.wait_option
 @json_option
 @click.pass_context
-def command(context: click.Context, engine: str | None, timeout: float, wait: bool, as_json: bool) -> None:
+def command(context: click.Context, engine: str | None, timeout: float, wait_for_memory: float | None, as_json: bool) -> None:
     """Start the server that ran before this one: its image, recipe and flags. Called again, it returns to the newer one.
 
     An update that is not finished is given up. If the server before gives no answer, the one that ran comes back: exit code 1.
     """
 
-    with starting.changing(context.obj, engine, timeout, waits=wait) as (owner, known):
+    with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
         outcome = owner.rollback(known)
         context.exit(outcomes.show(outcome, owner.place, as_json=as_json))

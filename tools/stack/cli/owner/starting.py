@@ -51,12 +51,17 @@ timeout_option = click.option(
     show_default=True,
     help="Seconds to wait for the first answer; the first start compiles kernels for up to an hour.",
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until enough memory is free, instead of refusing.")
+wait_option = click.option(
+    "--wait-for-memory",
+    type=Seconds(),
+    default=None,
+    help="Seconds to wait until enough memory is available. Default: refuse at once.",
+)
 
 
 @contextlib.contextmanager
 def changing(
-    options: Options, engine: str | None, seconds: float = 60.0, *, waits: bool = False, spread: bool = False
+    options: Options, engine: str | None, seconds: float = 60.0, *, patience: float | None = None, spread: bool = False
 ) -> Iterator[tuple[Owner, State]]:
     """Yield the owner's server and its state, which no other process changes meanwhile; show the steps.
 
@@ -73,7 +78,8 @@ def changing(
         known = known or State(found.name)
         spread = spread or any(each is not None and each.spread for each in (known.now, known.before, known.target))
         others = followers.of(kept.read(kept.path()), found.name) if spread else ()
-        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, waits, others)
+        log = file.with_name(FAILED)
+        place = Place(found, known.container, options.root_if_any(), log, seconds, told, patience or 0.0, others)
 
         def made(name: str) -> Path:
             return fixture_cache.prepare(cache.root(options.cache), told).model(name)

@@ -40,7 +40,8 @@ def _print(known: State, looked: Look, failed: Path | None) -> None:
             f"Not finished: {known.work.verb} of {known.work.recipe}, at the step {known.work.step}. Go on:",
             f"spark-stack {known.work.verb}",
         )
-    rows = [("engine", f"{known.engine}, container {known.container}, restarted {counted(looked.restarts, 'time')}")]
+    restarted = f", restarted {counted(looked.restarts, 'time')}" if looked.restarts else ""
+    rows = [("engine", f"{known.engine}, container {known.container}{restarted}")]
     setup = known.now or known.target
     if setup is not None:
         rows += [

@@ -63,7 +63,7 @@ def command(
     allow_fallback: bool,
     engine: str | None,
     timeout: float,
-    wait: bool,
+    wait_for_memory: float | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -85,7 +85,7 @@ def command(
     if recipe is None and not dry_run:
         if extra:
             raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
-        with starting.changing(context.obj, engine, timeout, waits=wait) as (owner, known):
+        with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
             outcome = owner.up(known, again(known))
             context.exit(outcomes.show(outcome, owner.place, as_json=as_json))
     if recipe is None:
@@ -99,7 +99,8 @@ def command(
         _print_dry(engine, chosen, wanted, as_json=as_json)
         return
     demands.demand_machine(chosen, machine.here(), fallback=allow_fallback)
-    with starting.changing(context.obj, engine, timeout, waits=wait, spread=RANK in values) as (owner, known):
+    spread = RANK in values
+    with starting.changing(context.obj, engine, timeout, patience=wait_for_memory, spread=spread) as (owner, known):
         outcome = owner.up(known, wanted)
         context.exit(outcomes.show(outcome, owner.place, as_json=as_json))
 

@@ -23,7 +23,7 @@ def command(
     key: Path | None,
     engine: str | None,
     timeout: float,
-    wait: bool,
+    wait_for_memory: float | None,
     as_json: bool,
 ) -> None:
     """Pull and verify what the image's tag names now, or --image, and start it in the place of the server that runs.
@@ -33,7 +33,7 @@ def command(
     call it again: it goes on where it was.
     """
 
-    with starting.changing(context.obj, engine, timeout, waits=wait) as (owner, known):
+    with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
         outcome = owner.update(known, image, key)
         if outcome.failure is None and outcome.answered is None and outcome.serves is not None and not as_json:
             owner.place.tell("")
