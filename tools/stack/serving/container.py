@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every container of a server needs, whoever starts it: a compose file, or `spark-stack up`."""
+"""Options of every container of a server: those of compose files, and those of `spark-stack up`."""
 
 from collections.abc import Mapping
 
