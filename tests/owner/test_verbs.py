@@ -225,3 +225,39 @@ def test_the_old_server_comes_back_if_the_new_one_finds_no_memory(world: World, 
     ran = world.run("update", "--image", TWO)
     assert (ran.code, world.running()) == (1, ONE), ran
     assert "takes 5 GB" in ran.err
+
+
+def test_another_engine(world: World) -> None:
+    (world.folder / "bin/podman").symlink_to("docker")
+    world.run(*world.up())
+    ran = world.run(*world.up(ONE, "--engine", "podman"))
+    assert (ran.code, world.running()) == (2, ONE)
+    assert "the server is a container of docker: leave --engine out, or call spark-stack down first" in ran.err
+    world.run("down")
+    ran = world.run(*world.up(ONE, "--engine", "podman"))
+    assert (ran.code, world.known().engine) == (0, "podman"), ran
+
+
+def test_the_old_image_is_gone(world: World) -> None:
+    world.run(*world.up())
+    world.run("update", "--image", TWO)
+    (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").unlink()
+    ran = world.run("rollback")
+    assert (ran.code, world.running()) == (0, ONE), ran
+
+
+def test_no_engine(world: World) -> None:
+    (world.folder / "bin/docker").unlink()
+    world.environment["PATH"] = str(world.folder / "bin")
+    ran = world.run(*world.up())
+    assert ran.code == 2
+    assert ran.err.startswith("spark-stack: no container engine is here: install docker")
+
+
+def test_an_engine_that_refuses(world: World) -> None:
+    refusal = 'echo "permission denied while trying to connect to the docker API at unix:///var/run/docker.sock" >&2; exit 1'
+    (world.folder / "bin/docker").write_text(f"#!/bin/sh\n{refusal}\n")
+    world.environment["PATH"] = str(world.folder / "bin")
+    ran = world.run(*world.up())
+    assert ran.code == 2
+    assert "sudo usermod -aG docker $USER" in ran.err
