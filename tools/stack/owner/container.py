@@ -40,7 +40,8 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
     mounted, inside = mount(folder) if looks else (folder, _MODEL)
     serve = command(recipe, setup.variables, host=common.INSIDE, port=setup.port, model_path=Path(inside), extra=setup.extra)
     # A health check inside of the container asks at the same port.
-    variables = {**common.environment(serve.environment), **OFFLINE, "STACK_PORT": str(setup.port)}
+    port = {"STACK_PORT": str(setup.port)}
+    variables = {**serve.environment, **common.folders(), **OFFLINE, common.RECIPE: recipe.name, **port}
     address = common.INSIDE if setup.opened else "127.0.0.1"
     options = (
         *(f"--name={name}", "--restart=unless-stopped", "--pull=never"),
@@ -48,7 +49,7 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
         f"--publish={address}:{setup.port}:{setup.port}",
         *(f"--volume={VOLUME}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
         *(f"--env={key}={value}" for key, value in sorted(variables.items())),
-        f"--env={KEY}",
+        *(f"--env={KEY}", f"--env={common.UNCHECKED}"),
         *_of_engine(engine),
         *(_devices(engine) if recipe.hardware is not None else ()),
     )

@@ -33,7 +33,7 @@ class Place:
     """Where a server is started: the engine, the container's name, the stack's folder with recipes of its own, and limits.
 
     `log`: a file for the log of a server that did not do. `seconds`: how long a server may take to its first answer. `patience`: how long to
-    wait for memory that is taken.
+    wait for memory that is taken. `warn`: gets a sentence for the user.
     """
 
     engine: Engine
@@ -42,6 +42,7 @@ class Place:
     log: Path
     seconds: float
     tell: Progress
+    warn: Callable[[str], None]
     patience: float = 0.0
 
     def recipe(self, setup: Setup) -> Recipe:
@@ -78,7 +79,8 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
     if not kept:
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
-        memory.demand(recipe, place.patience, place.tell)
+        if warning := memory.demand(recipe, setup, place.patience, place.tell):
+            place.warn(warning)
         place.tell("starting the container")
         place.engine.run(*words, environment=containers.environment(os.environ))
     started()

@@ -75,7 +75,9 @@ def changing(
         known = state.read(file)
         found = engines.found(engine or (known.engine if known is not None else None))
         known = _with_engine(known, found) if known is not None else State(found.name)
-        place = Place(found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, patience or 0.0)
+        place = Place(
+            found, known.container, options.root_if_any(), file.with_name(FAILED), seconds, told, tell, patience or 0.0
+        )
 
         def made(name: str) -> Path:
             return fixture_cache.prepare(cache.root(options.cache), told).model(name)
