@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small real images with a stand-in server in them, pushed to a real registry; and podman with a storage of its own."""
+"""Small real images with a stand-in server in them, pushed to a real registry; and podman and docker with a storage of their own."""
 
 import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,22 +22,23 @@ _NETWORK = '[containers]\nnetns = "host"\n'
 
 
 @dataclass(frozen=True, slots=True)
-class Podman:
-    """An engine: the variables that give it a storage of its own, the images' repository, and their digests by tag."""
+class RealEngine:
+    """An engine: its program, the variables that give it a storage of its own, the images' repository, and their digests by tag."""
 
+    name: str
     environment: dict[str, str]
     repository: str
     digests: dict[str, str]
 
 
 @contextlib.contextmanager
-def podman(place: Path, registry: Registry) -> Iterator[Podman]:
+def podman(place: Path, registry: Registry) -> Iterator[RealEngine]:
     """Images `one`, `two` and `bad` (whose server dies) in a registry, and an engine that has none of them."""
     with images(place / "made", registry) as (repository, digests), bases.storage(place / "engine") as variables:
         file = Path(variables["CONTAINERS_CONF"])
         file.write_text(file.read_text().replace("[containers]\n", _NETWORK))
         try:
-            yield Podman({**variables, **registry.environment}, repository, digests)
+            yield RealEngine("podman", {**variables, **registry.environment}, repository, digests)
         finally:
             command = ["podman", "rm", "--all", "--force", "--time=0"]
             subprocess.run(command, env={**os.environ, **variables}, capture_output=True, check=False)
@@ -83,3 +86,46 @@ def model(folder: Path) -> Path:
     (folder / "config.json").write_text("{}")
     folder.chmod(0o755)
     return folder
+
+
+_BRIDGE = Path("/sys/class/net/docker0")
+
+
+@contextlib.contextmanager
+def docker(place: Path, registry: Registry) -> Iterator[RealEngine]:
+    """The same images, and a docker daemon of its own, whose containers have a network of their own as on an owner's machine."""
+    if shutil.which("dockerd") is None or os.geteuid() != 0:
+        pytest.skip("not run without root and a docker daemon: apt-get install docker.io")
+    if _BRIDGE.exists():
+        pytest.skip("not run beside another docker daemon, whose network it would use")
+    folder = Path(tempfile.mkdtemp(prefix="stack-docker-", dir="/tmp"))  # the path of a socket is short
+    address = f"unix://{folder}/socket"
+    options = ("--iptables=false", "--ip6tables=false", f"--pidfile={folder}/pid", f"--host={address}")
+    with images(place / "made", registry) as (repository, digests), (folder / "log").open("wb") as log:
+        daemon = subprocess.Popen(
+            ["dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/exec", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            environment = {"DOCKER_HOST": address, **registry.environment}
+            _wait_for(daemon, environment, folder / "log")
+            yield RealEngine("docker", environment, repository, digests)
+        finally:
+            daemon.terminate()
+            daemon.wait(timeout=60)
+            subprocess.run(["ip", "link", "delete", "docker0"], check=False)
+            shutil.rmtree(folder)
+
+
+def _wait_for(daemon: "subprocess.Popen[bytes]", environment: dict[str, str], log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and daemon.poll() is None:
+        done = subprocess.run(["docker", "version"], env={**os.environ, **environment}, capture_output=True, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(0.2)
+    if "ermission denied" in log.read_text() or "not permitted" in log.read_text():
+        pytest.skip("not run where a docker daemon may not set up containers")
+    raise AssertionError(log.read_text())

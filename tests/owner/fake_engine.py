@@ -3,7 +3,7 @@
 """In place of docker: keeps images and containers as files of FAKE_ENGINE, and runs a container as processes of this machine.
 
 It answers the commands that the owner's verbs use, in docker's words. `images.json` has the images of a registry by name, with digest
-and id; what was pulled is in `pulled/`. FAKE_FULL makes what writes fail as a full disk does. Every call is written to `calls`.
+and id; what was pulled is in `pulled/`. FAKE_FULL makes calls that write fail as a full disk does. Every call is written to `calls`.
 """
 
 import json
@@ -183,11 +183,21 @@ def logs(words: list[str]) -> None:
             time.sleep(0.02)
 
 
+WRITES = ("pull", "run", "tag", "load")
+
+
+def is_full() -> bool:
+    """Whether this call finds no room: FAKE_FULL is `all`, or the number of the call that writes."""
+    full = os.environ.get("FAKE_FULL", "")
+    writes = [line for line in (HERE / "calls").read_text().splitlines() if json.loads(line)[0] in WRITES]
+    return full == "all" or full == str(len(writes))
+
+
 def main() -> None:
     verb, *words = sys.argv[1:]
     with (HERE / "calls").open("a") as calls:
         calls.write(json.dumps(sys.argv[1:]) + "\n")
-    if os.environ.get("FAKE_FULL") and verb in ("pull", "run", "tag", "load"):
+    if verb in WRITES and is_full():
         fail(f"Error response from daemon: write {HERE}: no space left on device")
     if verb == "version":
         print("Client: 27")

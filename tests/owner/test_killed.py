@@ -27,9 +27,9 @@ words, delay, whole = json.loads(sys.argv[1])
 sys.argv = ["spark-stack", *words]
 pid = os.fork()
 if pid == 0:
-    os.setpgid(0, 0)
     sys.stdout = sys.stderr = open(os.devnull, "w")
     owner.main()
+os.setpgid(pid, pid)
 time.sleep(delay)
 (os.killpg if whole else os.kill)(pid, signal.SIGKILL)
 os.waitpid(pid, 0)

@@ -2,6 +2,8 @@
 """`spark-stack up`, `update`, `rollback`, `down`, `logs` and `status` against a stand-in engine and server."""
 
 import json
+import os
+import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +164,7 @@ def test_other_machines_need_a_key(world: World) -> None:
 
 def test_a_full_disk_at_the_engine(world: World) -> None:
     world.run(*world.up())
-    world.environment["FAKE_FULL"] = "1"
+    world.environment["FAKE_FULL"] = "all"
     ran = world.run("update", "--image", TWO)
     assert ran.code == 2, ran
     assert "make room on the disk" in ran.err
@@ -225,3 +227,71 @@ def test_the_old_server_comes_back_if_the_new_one_finds_no_memory(world: World, 
     ran = world.run("update", "--image", TWO)
     assert (ran.code, world.running()) == (1, ONE), ran
     assert "takes 5 GB" in ran.err
+
+
+def test_another_engine(world: World) -> None:
+    (world.folder / "bin/podman").symlink_to("docker")
+    world.run(*world.up())
+    ran = world.run(*world.up(ONE, "--engine", "podman"))
+    assert (ran.code, world.running()) == (2, ONE)
+    assert "the server is a container of docker: leave --engine out, or call spark-stack down first" in ran.err
+    world.run("down")
+    ran = world.run(*world.up(ONE, "--engine", "podman"))
+    assert (ran.code, world.known().engine) == (0, "podman"), ran
+
+
+def test_the_old_image_is_gone(world: World) -> None:
+    world.run(*world.up())
+    world.run("update", "--image", TWO)
+    (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").unlink()
+    ran = world.run("rollback")
+    assert (ran.code, world.running()) == (0, ONE), ran
+
+
+def test_no_engine(world: World) -> None:
+    (world.folder / "bin/docker").unlink()
+    world.environment["PATH"] = str(world.folder / "bin")
+    ran = world.run(*world.up())
+    assert ran.code == 2
+    assert ran.err.startswith("spark-stack: no container engine is here: install docker")
+
+
+def test_an_engine_that_refuses(world: World) -> None:
+    refusal = 'echo "permission denied while trying to connect to the docker API at unix:///var/run/docker.sock" >&2; exit 1'
+    (world.folder / "bin/docker").write_text(f"#!/bin/sh\n{refusal}\n")
+    world.environment["PATH"] = str(world.folder / "bin")
+    ran = world.run(*world.up())
+    assert ran.code == 2
+    assert "sudo usermod -aG docker $USER" in ran.err
+
+
+def test_a_lost_network_at_the_registry(world: World) -> None:
+    world.run(*world.up())
+    listed = (world.engine / "images.json").read_text()
+    (world.engine / "images.json").write_text("{}")
+    ran = world.run("update", "--image", TWO)
+    assert (ran.code, world.running()) == (2, ONE), ran
+    assert ran.err.startswith("spark-stack: docker pull failed: ")
+    status = world.run("status").out
+    assert f"Not finished: update of {RECIPE}, at the step image." in status
+    assert world.run("up").code == 0
+    (world.engine / "images.json").write_text(listed)
+    assert (world.run("update", "--image", TWO).code, world.running()) == (0, TWO)
+
+
+def test_a_container_that_the_owner_has_stopped(world: World) -> None:
+    world.run(*world.up())
+    pid = world.pid("stack-server")
+    assert pid is not None
+    os.killpg(pid, signal.SIGKILL)
+    assert world.run("status").out.startswith(f"{RECIPE} has ended with 1")
+    assert (world.run("up").code, world.running()) == (0, ONE)
+
+
+def test_hostile_state(world: World) -> None:
+    world.run(*world.up())
+    world.file.write_text(world.file.read_text().replace('"stack-server"', '"--privileged"'))
+    for verb in ("up", "update", "rollback", "down", "status", "logs"):
+        ran = world.run(verb)
+        assert ran.code == 2, (verb, ran)
+        assert "container is '--privileged'" in ran.err

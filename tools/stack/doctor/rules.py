@@ -13,9 +13,10 @@ from stack.doctor.knowledge.values import whole
 from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
-"""Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
+"""Bytes that the compiler takes for one CUTLASS kernel: 3 to 8 GiB on a GB10 (flashinfer-ai/flashinfer#3634), 8.1 GB for this stack's largest,
+with room for more."""
 MOST_JOBS = 8
-"""Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
+"""Number of compilers that 128 GB hold if nothing else runs (40-80 GB by `EACH`)."""
 JOBS = 2
 """Number of compilers that is advised, as in the recipes: they take 10-20 GB, which a server leaves of 128 GB beside its model."""
 _NORMAL = Version("0.7.0")
@@ -29,7 +30,10 @@ it as taken, vllm-project/vllm#48140), and compilers; with swap a short peak pas
 _VERIFIED = 19 * 10**9
 """Bytes that `UNIFIED` leaves of a DGX Spark's memory."""
 _LEAST = 13 * 10**9
-"""Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB."""
+"""Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB (vllm-project/vllm#56824)."""
+EAGER_COST = "one owner of a Spark had 26 tok/s in place of 59 (ai-muninn.com, part 2); another had 57.5 with it (kubis.ai)"
+"""The speed of gpt-oss-120b without CUDA graphs, as others measured it: the two pages do not agree."""
+COMPILED = "43 minutes for CUTLASS's in another image: spark-arena/recipe-registry issue 17"
 DEFAULT = 0.92
 """Default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
 _SHARE = re.compile(r"[0-9]?\.[0-9]{1,9}|1(?:\.0{0,9})?")

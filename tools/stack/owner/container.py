@@ -44,14 +44,15 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
     host = address if setup.spread else common.INSIDE
     serve = command(recipe, setup.variables, host=host, port=setup.port, model_path=Path(inside), extra=setup.extra)
     # A health check inside of the container asks at the same port.
-    variables = {**common.environment(serve.environment), **OFFLINE, "STACK_PORT": str(setup.port)}
+    port = {"STACK_PORT": str(setup.port)}
+    variables = {**serve.environment, **common.folders(), **OFFLINE, common.RECIPE: recipe.name, **port}
     options = (
         *(f"--name={name}", "--restart=unless-stopped", "--pull=never"),
         *(f"--cap-drop={common.NO_CAPABILITY}", f"--security-opt={common.NO_NEW_PRIVILEGES}", f"--shm-size={common.SHARED}"),
         *(_shared_network(setup) if setup.spread else (f"--publish={address}:{setup.port}:{setup.port}",)),
         *(f"--volume={VOLUME}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
         *(f"--env={key}={value}" for key, value in sorted(variables.items())),
-        f"--env={KEY}",
+        *(f"--env={KEY}", f"--env={common.UNCHECKED}"),
         *_of_engine(engine),
         *(_devices(engine) if recipe.hardware is not None else ()),
     )

@@ -17,7 +17,7 @@ _TAIL = 2000
 
 
 class Condition(StrEnum):
-    """What a server does: nothing (no container), stopped, starting, or answering."""
+    """The condition of a server: no container, a container that has ended, starting, or answering."""
 
     ABSENT = "absent"
     STOPPED = "stopped"

@@ -35,7 +35,8 @@ class Place:
     """Where a server is started: the engine, the container's name, the stack's folder with recipes of its own, and limits.
 
     `log`: a file for the log of a server that did not do. `seconds`: how long a server may take to its first answer. `patience`: how long to
-    wait for memory that is taken. `others`: the nodes beside this machine that serve, or served, with it.
+    wait for memory that is taken. `warn`: gets a sentence for the user. `others`: the nodes beside this machine that serve, or served, with
+    it.
     """
 
     engine: Engine
@@ -44,6 +45,7 @@ class Place:
     log: Path
     seconds: float
     tell: Progress
+    warn: Callable[[str], None]
     patience: float = 0.0
     others: tuple[Follower, ...] = ()
 
@@ -85,7 +87,8 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
             each.prepare(place.engine, setup, place.tell)
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
-        memory.demand(recipe, place.patience, place.tell)
+        if warning := memory.demand(recipe, setup, place.patience, place.tell):
+            place.warn(warning)
         try:
             for each in others:
                 each.start(setup, recipe, place.container, place.tell)

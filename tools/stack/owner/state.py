@@ -88,7 +88,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a verb is doing, or was doing when it was killed: the verb, its step, the recipe and the name of the image."""
+    """Work that is not finished, because a verb is doing it or was killed: verb, step, recipe, and the name of the image."""
 
     verb: str
     step: Step

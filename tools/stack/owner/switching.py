@@ -37,7 +37,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a start: the setup that serves now and its answer (None: nothing serves), and why the wanted one does not."""
+    """The outcome of a start: the setup that serves now and its answer (None: nothing serves), and why the wanted one does not."""
 
     state: State
     serves: Setup | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `up`, `update`, `rollback` and `down` do, step by step."""
+"""The steps of `up`, `update`, `rollback` and `down`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

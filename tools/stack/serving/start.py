@@ -13,6 +13,7 @@ from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
+from stack.serving.memory_guard import MemoryGuard
 from stack.serving.waiting import Awaited, Output, Watch, mismatches
 from stack.validation.python_env import Process
 from stack.validation.serve import parent_watchdog
@@ -22,7 +23,10 @@ _PAUSE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A start: recipe, process and folder; the server's address (None without an API) and key; seconds to wait for it."""
+    """A start: recipe, process and folder; the server's address (None without an API) and key; seconds to wait for it.
+
+    `guard`: ends the server when the machine has too little memory left; None lets it run.
+    """
 
     recipe: Recipe
     process: Process
@@ -30,6 +34,7 @@ class Start:
     url: str | None
     key: str | None
     longest: float
+    guard: MemoryGuard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,12 @@ def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Itera
         parent_watchdog.kept(start.process.command, start.process.environment, subprocess.PIPE, start.folder) as process,
     ):
         assert process.stdout is not None
+        if start.guard is not None:
+            afterwards.enter_context(start.guard.watching(lambda: parent_watchdog.kill(process)))
         output = Output(process.stdout, out)
         afterwards.callback(output.close)
         began = time.monotonic()
-        awaited = Awaited(start.recipe, start.url, start.key, start.longest, process.poll)
+        awaited = Awaited(start.recipe, start.url, start.key, start.longest, process.poll, start.guard)
         model = Watch(awaited, output, tell, began).wait()
         text = output.text()
         reading = vllm_log.read(text)

@@ -13,6 +13,7 @@ from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
+from stack.serving.memory_guard import MemoryGuard
 from stack.validation.serve import server
 from stack.validation.serve.server import NotServing
 
@@ -29,7 +30,7 @@ _LATE = 5.0
 class Awaited:
     """A server that is starting: its recipe, its address (None without an API) and key; seconds to wait for it.
 
-    `ended`: returns the exit code of a server that has ended, and None as long as it runs.
+    `ended`: returns the exit code of a server that has ended, and None as long as it runs. `guard`: may have ended it for its memory.
     """
 
     recipe: Recipe
@@ -37,6 +38,7 @@ class Awaited:
     key: str | None
     longest: float
     ended: Callable[[], int | None]
+    guard: MemoryGuard | None = None
 
 
 def mismatches(recipe: Recipe, reading: Reading, text: str) -> tuple[Mismatch, ...]:
@@ -125,7 +127,8 @@ class Watch:
     def _look(self) -> None:
         """Check that it runs and is not late, and report its progress."""
         if (code := self._start.ended()) is not None:
-            raise NotServing(f"the server ended with {code} after {self._waited():.0f} s", self._output.finished())
+            how = f"the server ended with {code} after {self._waited():.0f} s"
+            raise self._failed(how, self._output.finished())
         if self._left() <= 0:
             raise NotServing(f"the server is not ready after {self._start.longest:.0f} s", self._output.text())
         fresh = self._output.since(self._read)
@@ -163,7 +166,12 @@ class Watch:
             how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
         except (*bounded_http.BROKEN, ValueError) as failed:
             how = f"the server does not answer its first request ({type(failed).__name__})"
-        raise NotServing(how, self._output.text())
+        raise self._failed(how, self._output.text())
+
+    def _failed(self, how: str, log: str) -> NotServing:
+        """Return the error of a server that ended; if the guard of the memory ended it, that is why."""
+        reason = self._start.guard.reason if self._start.guard is not None else None
+        return NotServing(how, log) if reason is None else NotServing(reason, log, explained=True)
 
     def _waited(self) -> float:
         return time.monotonic() - self._began

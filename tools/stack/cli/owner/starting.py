@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli.common import Options, progress
 from stack.cli.rendering import settings
@@ -15,6 +16,7 @@ from stack.cli.seconds import Seconds
 from stack.cli.sentences import tell
 from stack.owner import engine as engines
 from stack.owner import state
+from stack.owner.engine import Engine
 from stack.owner.nodes import followers, kept
 from stack.owner.server import Place
 from stack.owner.state import State
@@ -75,16 +77,30 @@ def changing(
     with state.locked(file), _steps() as told:
         known = state.read(file)
         found = engines.found(engine or (known.engine if known is not None else None))
-        known = known or State(found.name)
+        known = _with_engine(known, found) if known is not None else State(found.name)
         spread = spread or any(each is not None and each.spread for each in (known.now, known.before, known.target))
         others = followers.of(kept.read(kept.path()), found.name) if spread else ()
-        log = file.with_name(FAILED)
-        place = Place(found, known.container, options.root_if_any(), log, seconds, told, patience or 0.0, others)
+        log, patience = file.with_name(FAILED), patience or 0.0
+        place = Place(found, known.container, options.root_if_any(), log, seconds, told, tell, patience, others)
 
         def made(name: str) -> Path:
             return fixture_cache.prepare(cache.root(options.cache), told).model(name)
 
         yield Owner(place, file, made), known
+
+
+def _with_engine(known: State, engine: Engine) -> State:
+    """Return the state with another engine, which has none of the old one's images.
+
+    Raises:
+        StackError: The old engine still has the container.
+
+    """
+    if engine.name == known.engine:
+        return known
+    if engines.Engine(known.engine).container(known.container) is not None:
+        raise StackError(f"the server is a container of {known.engine}", "leave --engine out, or call spark-stack down first")
+    return State(engine.name, known.container)
 
 
 @contextlib.contextmanager

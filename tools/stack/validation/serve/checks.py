@@ -37,6 +37,8 @@ class ServerUnderTest:
     tokens: Mapping[str, Sequence[int]]
     stack: str = ""
     """Digest of the stack that the server must be built from."""
+    date: str = prompts.DATE
+    """The date in the server's system message."""
 
 
 def identifiers() -> tuple[tuple[str, ...], ...]:
@@ -203,7 +205,7 @@ def prompt(name: str) -> Callable[[ServerUnderTest], Measured]:
             )
             raise got.wrong(
                 f"the prompt differs from token {place} on: {found[max(place, 0) :][:12]} of {len(found)}",
-                f"{expected[max(place, 0) :][:12]} of {len(expected)}: {prompts.CHAT[name].text}",
+                f"{expected[max(place, 0) :][:12]} of {len(expected)}: {prompts.on(server.date, prompts.CHAT[name].text)}",
             )
         return {"tokens": float(len(found))}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`spark-stack` with a real engine (podman), real images from a real registry, and a stand-in server in them."""
+"""`spark-stack` with real engines (podman, docker), real images from a real registry, and a stand-in server in them."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from ..images import bases
 from ..images.conftest import registry_server
 from ..images.registry import Registry
 from . import containers
-from .containers import Podman
+from .containers import RealEngine
 from .test_killed import killed
 from .world import RECIPE, World
 
@@ -24,40 +24,44 @@ __all__ = ["registry_server"]
 pytestmark = pytest.mark.images
 
 
-@pytest.fixture(scope="module")
-def engine(registry_server: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+@pytest.fixture(scope="module", params=["podman", "docker"])
+def engine(
+    request: pytest.FixtureRequest, registry_server: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealEngine]:
     system.demand(*bases.PROGRAMS, "catatonit")
-    with containers.podman(tmp_path_factory.mktemp("podman"), registry_server) as made:
+    begun = {"podman": containers.podman, "docker": containers.docker}[request.param]
+    with begun(tmp_path_factory.mktemp(request.param), registry_server) as made:
         yield made
 
 
 @pytest.fixture
-def owner(engine: Podman, world: World) -> Iterator[World]:
-    """An owner whose engine is podman."""
+def owner(engine: RealEngine, world: World) -> Iterator[World]:
+    """An owner whose engine is real."""
     world.environment.update(engine.environment)
     world.environment["PATH"] = os.environ["PATH"]
     yield world
-    podman(world, "rm", "--all", "--force", "--time=0")
+    world.run("down")
 
 
-def podman(owner: World, *words: str) -> str:
+def call(owner: World, engine: RealEngine, *words: str) -> str:
+    """Run a command of the engine."""
     done = subprocess.run(
-        ["podman", *words], env={**os.environ, **owner.environment}, capture_output=True, text=True, check=False
+        [engine.name, *words], env={**os.environ, **owner.environment}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def up(owner: World, image: str, *more: str) -> list[str]:
-    return [*owner.up(image, *more), "--engine", "podman"]
+def up(owner: World, engine: RealEngine, image: str, *more: str) -> list[str]:
+    return [*owner.up(image, *more), "--engine", engine.name]
 
 
-def test_the_whole_way(owner: World, engine: Podman) -> None:
+def test_the_whole_way(owner: World, engine: RealEngine) -> None:
     one, two = f"{engine.repository}:one", f"{engine.repository}:two"
-    ran = owner.run(*up(owner, one))
+    ran = owner.run(*up(owner, engine, one))
     assert ran.code == 0, ran
     assert f"image    {one} ({engine.digests['one']})" in ran.out
-    described = json.loads(podman(owner, "container", "inspect", "stack-server"))[0]
+    described = json.loads(call(owner, engine, "container", "inspect", "stack-server"))[0]
     assert described["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
     assert described["HostConfig"]["CapDrop"]
     assert owner.run("status").out.startswith(f"{RECIPE} answers")
@@ -66,7 +70,7 @@ def test_the_whole_way(owner: World, engine: Podman) -> None:
     known = owner.known()
     assert known.now is not None and known.before is not None
     assert (known.now.image.digest, known.before.image.digest) == (engine.digests["two"], engine.digests["one"])
-    podman(owner, "image", "prune", "--force")
+    call(owner, engine, "image", "prune", "--force")
     ran = owner.run("rollback")
     assert ran.code == 0, ran
     ran = owner.run("update", "--image", f"{engine.repository}:bad")
@@ -77,7 +81,7 @@ def test_the_whole_way(owner: World, engine: Podman) -> None:
     document = json.loads(owner.run("logs", "--json").out)
     assert any("Application startup complete" in line for line in document["lines"])
     assert owner.run("down").code == 0
-    assert podman(owner, "ps", "--all", "--quiet") == ""
+    assert call(owner, engine, "ps", "--all", "--quiet") == ""
     assert owner.run("up").code == 0
     assert state.read(owner.file) is not None
 
@@ -85,11 +89,11 @@ def test_the_whole_way(owner: World, engine: Podman) -> None:
 MOMENTS = 6
 
 
-def test_killed_beside_a_real_engine(owner: World, engine: Podman) -> None:
+def test_killed_beside_a_real_engine(owner: World, engine: RealEngine) -> None:
     """Killed with the command of the engine that it waits for, or without it: the next call goes on."""
     one, two = f"{engine.repository}:one", f"{engine.repository}:two"
     began = time.monotonic()
-    assert owner.run(*up(owner, one)).code == 0
+    assert owner.run(*up(owner, engine, one)).code == 0
     longest = time.monotonic() - began
     for moment in range(MOMENTS):
         killed(owner, ["update", "--image", two], longest * (moment + 1) / MOMENTS, whole=moment % 2 == 0)
@@ -100,7 +104,7 @@ def test_killed_beside_a_real_engine(owner: World, engine: Podman) -> None:
         assert known.now is not None and known.before is not None
         assert (known.now.image.digest, known.before.image.digest) == (engine.digests["two"], engine.digests["one"])
         assert owner.run("down").code == 0
-        killed(owner, up(owner, one), longest * (moment + 1) / MOMENTS, whole=moment % 2 == 1)
-        ran = owner.run(*up(owner, one))
+        killed(owner, up(owner, engine, one), longest * (moment + 1) / MOMENTS, whole=moment % 2 == 1)
+        ran = owner.run(*up(owner, engine, one))
         assert ran.code == 0, (moment, ran)
-        assert podman(owner, "ps", "--all", "--quiet").count("\n") == 0
+        assert call(owner, engine, "ps", "--all", "--quiet").count("\n") == 0
