@@ -10,6 +10,9 @@ from stack.cli.lazy import Command, LazyGroup
 from stack.cli.rendering import called, settings, terminal
 
 _VERBS = {
+    "check": "Check that the server answers right, and how fast.",
+    "doctor": "Find what keeps this machine from serving.",
+    "share": "Share a verdict: an issue or a pull request.",
     "status": "Show the server, its image and its model.",
 }
 """The verbs, each with its line in the help; `stack.cli.owner.VERB` defines `command`."""
