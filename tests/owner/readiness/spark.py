@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from stack.deploy.available_memory import Memory
 
+from stack.deploy.available_memory import Memory
 from stack.owner.readiness import facts
 from stack.owner.readiness.engine import EngineFacts
 from stack.owner.readiness.facts import MachineFacts

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stack.deploy.available_memory import Holder, HolderKind
 
 from stack.deploy import recipes
+from stack.deploy.available_memory import Holder, HolderKind
 from stack.owner.readiness import judging, need
 from stack.owner.readiness.engine import EngineFacts
 from stack.owner.readiness.facts import MachineFacts

@@ -49,7 +49,9 @@ def full() -> Verdict:
             measured={"decode t/s": 60.1, "decode runs": "60 60.1 60.2", "decode apart": "grace"},
         ),
         Case("serve/running/version", Outcome.PASSED, measured={"version": "0.32.0+sm121.g01234567"}),
-        Case("serve/running/models", Outcome.PASSED, measured={"context": 131072.0, "model": "/home/grace/models/secret-model"}),
+        Case(
+            "serve/running/models", Outcome.PASSED, measured={"context": 131072.0, "model": "/home/grace/models/secret-model"}
+        ),
     )
     versions = {
         "stack": "0.2.0",

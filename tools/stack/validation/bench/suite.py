@@ -129,7 +129,11 @@ def measured(case: Case) -> Measured | None:
         runs = [tuple(map(float, str(case.measured[f"{kind} runs"]).split())) for kind in _UNITS]
     except (KeyError, ValueError):
         return None
-    if not runs[0] or {len(each) for each in runs} != {len(runs[0])} or not all(0 <= one < math.inf for each in runs for one in each):
+    if (
+        not runs[0]
+        or {len(each) for each in runs} != {len(runs[0])}
+        or not all(0 <= one < math.inf for each in runs for one in each)
+    ):
         return None
     return Measured(Size(int(named[1]), int(named[2]), len(runs[0])), *runs)
 
