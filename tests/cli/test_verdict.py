@@ -174,6 +174,6 @@ def test_table(stack: Stack, good: Path, world: World, tmp_path: Path) -> None:
     assert text.splitlines()[0] == "| machine | server | stack | date | after 512 | after 2048 | what it proves |"
     named = parsed(stack("verdict", "table", good, "--json"))["rows"]
     assert [(row["server"], row["passed"], row["ran"]) for row in named] == [(None, 1, 1)]
-    assert parsed(stack("verdict", "table", good, "--newest", "--json"))["rows"] == []
+    assert parsed(stack("verdict", "table", good, "--speeds", "--json"))["rows"] == []
     good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
     assert "was altered" in stack("verdict", "table", good).refused()

@@ -11,7 +11,7 @@ from stack.validation.bench.suite import case_name, numbers
 from .factories import SPARK, failed, not_run, passed, verdict
 
 ROOT = Path(__file__).parents[2]
-BEGIN, END = "<!-- verdicts: stack verdict table --markdown --newest -->\n", "<!-- /verdicts -->\n"
+BEGIN, END = "<!-- verdicts: stack verdict table --markdown --speeds -->\n", "<!-- /verdicts -->\n"
 PINS = {"vllm": Pinned("5df63a720", "v0.32.0")}
 
 
@@ -62,16 +62,15 @@ def test_a_verdict_without_a_server() -> None:
     made = verdict(passed("kernels/moe/x"), failed("kernels/moe/y"))
     (row,) = verdict_table.rows(kept(made))
     assert (row.server, row.machine, row.proof) == ("", "EPYC", "1 of 2 cases passed; kernels")
-    assert verdict_table.newest([row]) == []
+    assert not row.speeds
 
 
-def test_the_newest_row_of_each_server_on_each_machine() -> None:
+def test_rows_are_in_the_order_of_machines_and_then_the_newest_first() -> None:
     old = verdict(speed("decode", 512, 400.0), machine=SPARK, made="2026-11-21T21:40:00Z")
     new = verdict(speed("decode", 512, 418.0), machine=SPARK, made="2026-11-23T21:40:00Z")
     other = verdict(speed("decode", 512, 30.0), made="2026-11-20T21:40:00Z")
     rows = verdict_table.rows(kept(old, new, other))
     assert [row.speeds[512] for row in rows] == [30.0, 418.0, 400.0]
-    assert [row.speeds[512] for row in verdict_table.newest(rows)] == [30.0, 418.0]
 
 
 def test_markdown_has_a_column_for_each_context() -> None:
@@ -84,9 +83,9 @@ def test_markdown_has_a_column_for_each_context() -> None:
 
 
 def test_the_readme_has_the_table_of_the_kept_verdicts() -> None:
-    """`stack verdict table --markdown --newest` writes it."""
+    """`stack verdict table --markdown --speeds` writes it."""
     kept_files = sorted((ROOT / "validation/verdicts").rglob("*.json"))
-    rows = verdict_table.newest(verdict_table.rows(map(load_file, kept_files)))
+    rows = [row for row in verdict_table.rows(map(load_file, kept_files)) if row.speeds]
     readme = (ROOT / "README.md").read_text()
     shown = readme.partition(BEGIN)[2].partition(END)[0]
     assert shown == verdict_table.markdown(rows)

@@ -200,19 +200,17 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
 @command.command("table")
 @click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--markdown", is_flag=True, help="Print the table in Markdown, as the README has it.")
-@click.option(
-    "--newest", is_flag=True, help="Keep the newest row of each server on each machine; leave out verdicts without a speed."
-)
+@click.option("--speeds", is_flag=True, help="Leave out verdicts in which no server's speed was measured.")
 @json_option
 @click.pass_obj
-def table(options: Options, files: tuple[Path, ...], markdown: bool, newest: bool, as_json: bool) -> None:
+def table(options: Options, files: tuple[Path, ...], markdown: bool, speeds: bool, as_json: bool) -> None:
     """Show verdicts as one table: machine, server, stack, date, tokens per second, and what passed. Default: all kept verdicts."""
 
     from stack.validation import verdict_table  # noqa: PLC0415  (see `diff`)
 
     kept = [] if files else sorted((options.find_root() / "validation/verdicts").rglob("*.json"))
     found = verdict_table.rows(verdict.load_file(file) for file in files or kept)
-    found = verdict_table.newest(found) if newest else found
+    found = [row for row in found if row.speeds or not speeds]
     if as_json:
         print_json({"rows": [_row_json(row) for row in found]})
     elif markdown:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lay verdicts out as one table: where each was made, of which stack, how fast each server was, and what passed."""
+"""Show verdicts as one table: machine, stack, date, the speed of each server, and the cases that passed."""
 
 import re
 import statistics
@@ -14,7 +14,7 @@ from stack.validation.bench.suite import measured
 CONTEXTS = (512, 2048, 8192)
 """Tokens before the answer whose speed has a column."""
 _OWN = re.compile(r"bench/([^/]+)/decode/([0-9]{1,9})")
-"""A speed of one of the validation's own servers; comparisons of two have a ratio beside it."""
+"""A speed of one of the validation's own servers. A comparison of two has the same form of name, and a ratio."""
 _NAMES = {
     "upstream": "as released",
     "upstream-qkv-o": "as released, qkv and o in MXFP4",
@@ -22,8 +22,10 @@ _NAMES = {
     "marlin": "Marlin, all dense layers in MXFP4",
     "marlin-padded": "Marlin, padded experts",
     "decode": "decode kernels",
+    "spark": "recipe gpt-oss-120b-spark",
+    "spark-decode": "recipe gpt-oss-120b-spark-decode",
 }
-"""What the validation's own servers run, by their names."""
+"""Titles of the validation's own servers, by their names."""
 _WEIGHTS = {Weights.DUMMY: "random weights", Weights.TINY: "a tiny model"}
 
 
@@ -50,7 +52,7 @@ class Row:
 
     @property
     def proof(self) -> str:
-        """What it proves: how many cases passed, of which suites, and with which weights."""
+        """The cases that passed and their number, the suites, and the weights."""
         cases = f"{self.passed} of {self.ran} cases passed"
         more = [", ".join(self.suites), _WEIGHTS.get(self.weights, "") if self.weights is not None else ""]
         return "; ".join([cases, *filter(None, more)])
@@ -61,16 +63,6 @@ def rows(files: Iterable[VerdictFile]) -> list[Row]:
     found = [row for each in files for row in _rows(each)]
     found.sort(key=lambda row: row.date, reverse=True)
     return sorted(found, key=lambda row: row.machine)
-
-
-def newest(found: Iterable[Row]) -> list[Row]:
-    """Keep the newest row of each server on each machine; rows without a server go."""
-    kept: dict[tuple[str, str], Row] = {}
-    for row in found:
-        place = (row.machine, row.server)
-        if row.server and (place not in kept or row.date > kept[place].date):
-            kept[place] = row
-    return [*kept.values()]
 
 
 def contexts(found: Iterable[Row]) -> tuple[int, ...]:

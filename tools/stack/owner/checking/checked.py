@@ -36,7 +36,7 @@ _QUESTIONS = 180.0
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to check.
+    """A request to check a server.
 
     `url`: the server; `model`: its model, by default the only one; `recipe`: the one that should run, None if nobody says; `weights`:
     what it has loaded. `minutes`: the time for measuring; 0 measures nothing. `key`: the API key. `tokenizer`: the model's tokenizer.json,
@@ -56,7 +56,7 @@ class CheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckedServer:
-    """What was found: questions, all cases, speeds, and remarks about the GPU under load.
+    """The results of a check: questions, all cases, speeds, and remarks about the GPU under load.
 
     `model`: its name; `version`: of the server, None if it does not say; `here`: it runs on this machine. `unmeasured`: why no speed was
     measured. `machine`: this machine.

@@ -19,7 +19,7 @@ _BUSY = 50.0
 
 @dataclass(slots=True)
 class ClockWatch:
-    """What was seen so far of the first GPU."""
+    """The states of the first GPU that were seen so far."""
 
     seen: list[Clocks] = field(default_factory=list)
 

@@ -24,7 +24,7 @@ _SURE = 1.2
 
 @dataclass(frozen=True, slots=True)
 class ShortBench:
-    """What is measured: the interpreter of llama-benchy, the server, the most tokens of a request (None if unknown), and `needs`.
+    """The input of a short bench: the interpreter of llama-benchy, the server, the most tokens of a request (None if unknown), and `needs`.
 
     `seconds`: the time for all sizes.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe needs of the machine that serves it."""
+"""The needs of a recipe: hardware, memory, disk and port."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ IMAGE = 25 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a recipe needs.
+    """The needs of a recipe.
 
     `machine`: the hardware that it is for; None if it names none. `memory`: bytes that its server takes on a node; None if unknown.
     `repository` and `weights` (bytes): of the checkpoint; None if it has none, or its size is not known. `image`: bytes.

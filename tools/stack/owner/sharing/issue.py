@@ -91,7 +91,7 @@ def origin(root: Path) -> Repository | None:
 
 
 def of(reduced: Verdict, where: Repository) -> Issue:
-    """Make the issue of a reduced verdict. If the verdict does not fit into an address, its reader is told to attach the file."""
+    """Make the issue of a reduced verdict. If the verdict does not fit into an address, the text asks for the file."""
     title = _title(reduced)
     summary = "\n".join(_summary(reduced))
     data = verdicts.write(reduced).decode()
