@@ -35,6 +35,7 @@ CHOSEN = {
     "images/locking.py": (),  # all but those of uv are passed on
     "proof/pytest_run.py": (),  # what a proof sees of the caller's environment
     "upstreaming/linting/style.py": (),  # all but some are passed on
+    "validation/endpoint.py": ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"),
     "validation/python_env.py": (),  # what a server sees of the caller's environment
 }
 """Modules that compute which variables they read, or that look at all of them, with the variables that a user would set for that."""

@@ -45,7 +45,7 @@ def test_prove_ablate(root: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def server(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server that answers as vLLM does with this stack in it."""
-    known = SimpleNamespace(tokens=lambda: lying_vllm.TOKENS, reference=lambda _: lying_vllm.REFERENCE)
+    known = SimpleNamespace(tokens=lambda _: lying_vllm.TOKENS, reference=lambda _: lying_vllm.REFERENCE)
     monkeypatch.setattr(fixture_cache, "prepare", lambda *_: known)
     monkeypatch.setattr(lying_vllm, "VERSION", f"0.32.0+sm121.g{digest.of(stacks.load(world.root))[:8]}")
     with lying_vllm.serving(str) as url:

@@ -40,7 +40,7 @@ def test_show(stack: Stack) -> None:
     assert "NVIDIA H200, dummy weights, stack " in shown["proven by"]
     assert "241.9 tok/s after 2048 tokens (validation/verdicts/archive/h200-kernels.json" in shown["speed"]
     json = parsed(stack("recipe", "show", "--json", "gpt-oss-120b-h200", "--model", "/models/one"))
-    assert keys(json) == "name title model base hardware backends speeds proven variables commands"
+    assert keys(json) == "name title model base hardware backends speeds proven variables commands before"
     assert json["commands"][0]["arguments"][:3] == ["vllm", "serve", "/models/one"]
 
 
@@ -92,3 +92,12 @@ def test_a_stack_without_vllm_says_so(stack: Stack, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("INFO 11-21 21:40:00 [api_server.py:1] vLLM API server version 0.32.0\n")
     assert "pin" not in stack("doctor", "--log", log).err
+
+
+def test_what_to_do_before_a_start_stands_with_its_source(stack: Stack) -> None:
+    shown = " ".join(stack("recipe", "show", "gpt-oss-120b-spark").out.split())
+    assert "before 16 GB of swap or more (swapon --show)" in shown
+    before = parsed(stack("recipe", "show", "gpt-oss-120b-spark", "--json"))["before"]
+    assert any("drop_caches" in each["do"] for each in before)
+    assert all(each["why"] and each["source"] for each in before)
+    assert parsed(stack("recipe", "show", "gpt-oss-120b-h200", "--json"))["before"] == []

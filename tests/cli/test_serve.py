@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from stack.cli.serve import _ended_politely
-from stack.deploy import recipes
+from stack.deploy import available_memory, recipes
 
 from ..validation.serve.test_server import gone_pids
 from .conftest import SCRIPT, Ran, Stack
@@ -132,6 +132,40 @@ def test_a_server_that_ends_by_itself_is_no_success(fake: Fake, begin: Begin) ->
     assert started.process.returncode == 1
     assert err.endswith("stack: the server ended by itself with status 4\n")
     assert fake.gone()
+
+
+def test_a_server_is_ended_before_the_memory_is_gone(fake: Fake, begin: Begin) -> None:
+    started = begin("--keep-free", "100000")  # more GB than any machine has
+    _, err = started.process.communicate(timeout=60)
+    assert started.process.returncode == 1
+    assert " GB of memory and " in err.splitlines()[-1]
+    assert err.splitlines()[-1].endswith("the 100000 GB of --keep-free: the server was ended before the machine froze")
+    assert fake.gone()
+
+
+def test_one_that_is_still_starting_is_ended_too(fake: Fake, stack: Stack) -> None:
+    done = stack("serve", "cpu-fp32", *fake.options, "--json", "--keep-free", "100000", "--", "--how", "never")
+    assert done.code == 1
+    assert fake.gone()
+    assert "less than the 100000 GB of --keep-free" in json.loads(done.out)["error"]
+
+
+def test_keep_free_lets_a_server_run_where_there_is_enough(begin: Begin) -> None:
+    started = begin("--keep-free", "0.001")
+    time.sleep(2.5)
+    assert started.process.poll() is None
+    assert started.end(signal.SIGINT).code == 0
+
+
+def test_memory_that_others_hold_is_not_there(fake: Fake, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = available_memory.read()
+    monkeypatch.setattr(available_memory, "read", lambda: replace(found, available=10**9))
+    refused = stack("serve", "cpu-fp32", *fake.options).refused()
+    assert refused.startswith("recipe cpu-fp32 takes 5 GB, and 1 GB of ")
+    waited = stack("serve", "cpu-fp32", *fake.options, "--wait-for-memory", "1").refused()
+    assert waited.startswith("recipe cpu-fp32 takes 5 GB, and after 1 s 1 GB of ")
+    assert not (fake.folder / "pids").exists()
+    assert stack("serve", "cpu-fp32", *fake.options, "--dry-run").code == 0
 
 
 def test_a_killed_watchdog_ends_the_server(fake: Fake, begin: Begin) -> None:

@@ -60,3 +60,30 @@ def test_a_machine_without_dmesg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (found,) = kernel_log.look(logs.known(), None, NOW)
     assert found.severity is Severity.UNKNOWN
     assert "cannot be run" in found.found.what
+
+
+KILLED = {
+    "earlyoom": 'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "VLLM::EngineCor": badness 1300, VmRSS 60000 MiB',
+    "systemd-oomd": "systemd-oomd[700]: Killed /user.slice/a.scope due to memory pressure for /user.slice being 61.20% > 50.00%",
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.parametrize("readable", [True, False], ids=["dmesg", "no dmesg"])
+def test_who_ends_processes_beside_the_kernel_is_read(dmesg: Dmesg, tmp_path: Path, name: str, readable: bool) -> None:
+    at = (NOW - timedelta(minutes=5)).timestamp()
+    journal = tmp_path / "journalctl"
+    journal.write_text(f"#!/bin/sh\necho '{at:.6f} spark-1 {KILLED[name]}'\necho 'no entry'\n")
+    journal.chmod(0o755)
+    *before, found = dmesg("true" if readable else "exit 1")
+    assert len(before) == (not readable)
+    assert found.severity is Severity.WRONG
+    assert f"{name} ended" in found.found.what
+
+
+def test_a_journal_that_may_not_be_read_says_nothing(dmesg: Dmesg, tmp_path: Path) -> None:
+    journal = tmp_path / "journalctl"
+    journal.write_text("#!/bin/sh\nexit 1\n")
+    journal.chmod(0o755)
+    (found,) = dmesg("true")
+    assert found.severity is Severity.FINE

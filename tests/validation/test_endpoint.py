@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
+from stack.deploy import checkpoints
 from stack.validation import endpoint, texts
 from stack.validation.endpoint import Endpoint, Model
 
@@ -63,8 +64,32 @@ def test_a_tokenizer_is_that_of_the_model_or_the_one_given(tmp_path: Path) -> No
     file.write_text(json.dumps({}))
     assert endpoint.tokenizer(Model("little", str(tmp_path)), None) == file
     assert endpoint.tokenizer(Model("openai/gpt-oss-120b"), tmp_path) == file
-    with pytest.raises(StackError, match=r"no tokenizer\.json at openai/gpt-oss-120b"):
-        endpoint.tokenizer(Model("openai/gpt-oss-120b"), None)
+
+
+def test_a_published_models_tokenizer_is_that_of_the_hugging_face_cache(tmp_path: Path) -> None:
+    revision = checkpoints.load("gpt-oss-120b").revision
+    assert revision is not None
+    hub = tmp_path / "hub/models--openai--gpt-oss-120b"
+    model, environment = Model("served-name", "openai/gpt-oss-120b"), {"HF_HOME": str(tmp_path)}
+    with pytest.raises(StackError) as refused:
+        endpoint.tokenizer(model, None, environment)
+    assert str(refused.value) == (
+        f"no tokenizer.json of openai/gpt-oss-120b in {tmp_path}/hub: hf download openai/gpt-oss-120b tokenizer.json, or name the file "
+        "with --tokenizer"
+    )
+    files = {}
+    for name in ("0" * 40, "f" * 40, revision):  # any, that of the branch, the recipe's
+        files[name] = hub / "snapshots" / name / "tokenizer.json"
+        files[name].parent.mkdir(parents=True)
+        files[name].write_text(name)
+        if name == "f" * 40:
+            (hub / "refs").mkdir()
+            (hub / "refs/main").write_text(name)
+        assert endpoint.tokenizer(model, None, environment) == files[name]
+    assert endpoint.tokenizer(model, None, {"HF_HUB_CACHE": str(tmp_path / "hub")}) == files[revision]
+    assert endpoint.tokenizer(model, None, {"XDG_CACHE_HOME": str(tmp_path / "x")} | environment) == files[revision]
+    with pytest.raises(StackError, match=r"no tokenizer\.json at \.\./\.\./etc"):
+        endpoint.tokenizer(Model("x", "../../etc"), None, environment)
 
 
 def test_the_book_is_always_the_same_and_long() -> None:

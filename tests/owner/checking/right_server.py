@@ -30,6 +30,8 @@ def serving(lie: lying_vllm.Lie = str, manner: servers.Manner = servers.Manner()
     def change(path: str, body: Json, good: Reply) -> Reply:
         if path == "/version":
             return as_json({"version": version})
+        if path == "/detokenize":
+            return as_json(lying_vllm.answer(path, body)[0])
         if path == checks.CHAT and _is_of_suite(body):
             told = [lie(json.dumps(each, ensure_ascii=False)) for each in lying_vllm.answer(path, body)]
             if body.get("stream"):

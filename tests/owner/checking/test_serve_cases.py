@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The serve suite's cases against a running server: right, lying, with another date, of another stack."""
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model.verdict import Case, Outcome
 from stack.owner.checking import harmony_tokens, serve_cases
 from stack.owner.checking.harmony_tokens import Encode
 from stack.owner.checking.serve_cases import ServedModel
-from stack.validation.serve import prompts
 
 from ...validation.serve import lying_vllm
 from . import right_server
@@ -50,37 +49,30 @@ def test_a_wrong_answer_is_found(old: str, new: str, failing: str) -> None:
     assert found[failing].why
 
 
-def test_a_server_puts_its_own_date_into_the_system_message() -> None:
-    today = datetime.now(UTC).date().isoformat()
-
-    def encode(texts: Mapping[str, str]) -> Mapping[str, Sequence[int]]:
-        """As a server encodes whose date is today's, though this one's tokens are of the suite's date."""
-        swapped = {
-            name: text.replace(today, "\0").replace(prompts.DATE, today).replace("\0", prompts.DATE)
-            for name, text in texts.items()
-        }
-        return right_server.encode(swapped)
-
-    assert {case.outcome for case in ran(encode=encode).values()} == {Outcome.PASSED}
+def test_a_server_puts_its_own_date_into_the_system_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lying_vllm, "DATE", "2026-11-27")
+    assert {case.outcome for case in ran().values()} == {Outcome.PASSED}
 
 
-def test_a_date_that_nobody_expects_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harmony_tokens, "dates", lambda: ("1999-12-31",))
-    found = ran()
-    assert found["prompt/system-message"].outcome is Outcome.FAILED
-    assert "the prompt differs from token" in found["prompt/system-message"].why
+def test_a_server_that_does_not_show_its_prompts_has_todays_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lying_vllm, "_detokenize", lambda _: [{"none": 1}])
+    monkeypatch.setattr(lying_vllm, "DATE", datetime.now(UTC).date().isoformat())
+    assert ran()["prompt/system-message"].outcome is Outcome.PASSED
+    monkeypatch.setattr(lying_vllm, "DATE", "1999-12-31")
+    found = ran()["prompt/system-message"]
+    assert found.outcome is Outcome.FAILED
+    assert "the prompt differs from token" in found.why
+
+
+def test_another_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lying_vllm, "_detokenize", lambda _: [{"prompt": "<|im_start|>user"}])
+    with pytest.raises(StackError, match="are not in gpt-oss's format"):
+        ran()
 
 
 def test_the_version_names_the_stack() -> None:
     assert ran(stack=None)["version"].outcome is Outcome.NOT_RUN
     assert ran(stack="f" * 64)["version"].outcome is Outcome.FAILED
-
-
-def test_dates_of_all_time_zones() -> None:
-    found = harmony_tokens.dates(datetime(2026, 12, 31, 23, 59, tzinfo=UTC))
-    assert found == ("2026-12-31", "2026-12-30", "2027-01-01", prompts.DATE)
-    texts = {"asked": "Current date: 2025-01-01\n", "said": "2025-01-01"}
-    assert harmony_tokens.dated(texts, "2026-12-31") == {"asked": "Current date: 2026-12-31\n", "said": "2025-01-01"}
 
 
 @pytest.mark.slow

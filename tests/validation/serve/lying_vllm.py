@@ -29,8 +29,19 @@ def encode(text: str) -> list[int]:
     return [_token(piece) for piece in PIECES.findall(text)]
 
 
+DATE = prompts.DATE
+"""The date in its system message; tests give it another."""
+PIECE_OF: dict[int, str] = {}
+
+
 @cache
 def _token(piece: str) -> int:
+    token = _number(piece)
+    PIECE_OF[token] = piece
+    return token
+
+
+def _number(piece: str) -> int:
     return CONTROL.get(piece, sum(ord(letter) * 31**place for place, letter in enumerate(piece)) % 199000)
 
 
@@ -53,7 +64,12 @@ REFERENCE: Json = {
 
 def answer(path: str, body: Json) -> list[Json]:
     """The answer to a request, or the events of its stream."""
-    return {checks.CHAT: _chat, checks.RESPONSES: _responses, checks.COMPLETIONS: _completions}[path](body)
+    kinds = {checks.CHAT: _chat, checks.RESPONSES: _responses, checks.COMPLETIONS: _completions, "/detokenize": _detokenize}
+    return kinds[path](body)
+
+
+def _detokenize(body: Json) -> list[Json]:
+    return [{"prompt": "".join(PIECE_OF[token] for token in body["tokens"])}]
 
 
 def _letters(text: str) -> tuple[str, ...]:
@@ -71,7 +87,7 @@ def _chat(body: Json) -> list[Json]:
         for prompt in prompts.CHAT.values()
         if prompt.body["messages"] == body["messages"] and prompt.body.get("tools") == body.get("tools")
     ]
-    prompt = encode(known[0] if known else prompts.echo(letters).text)
+    prompt = encode(prompts.on(DATE, known[0] if known else prompts.echo(letters).text))
     called = "tools" in body
     message: Json = {
         "role": "assistant",

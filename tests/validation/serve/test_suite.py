@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite's cases: what they are called, how they end, and what cannot run here."""
 
+import datetime
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from stack.proof.runner import Runner
 from stack.proof.series_proofs import ProofState, Result
 from stack.validation.model import expected_replies
 from stack.validation.python_env import Installed
-from stack.validation.serve import checks, fixture_cache, suite
+from stack.validation.serve import checks, fixture_cache, prompts, suite
 from stack.validation.suite import Job
 from tests.model.factories import FILES, write
 
@@ -35,11 +36,15 @@ RECIPE = Recipe("tiny", "A tiny model", "tiny", (), {}, (), ("Using X",), Bar("l
 def _stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
     """A stack; tokens and reference are the lying server's own, which are no real model's."""
     write(tmp_path / "stack", FILES)
-    known = SimpleNamespace(tokens=lambda: lying_vllm.TOKENS, reference=lambda _: lying_vllm.REFERENCE)
+    known = SimpleNamespace(tokens=encoded, reference=lambda _: lying_vllm.REFERENCE)
     monkeypatch.setattr(fixture_cache, "prepare", lambda *_: known)
     with Stores(stack.load(tmp_path / "stack"), Place(tmp_path / "cache")) as found:
         monkeypatch.setattr(lying_vllm, "VERSION", f"0.32.0+sm121.g{digest.of(found.stack)[:8]}.cpu")
         yield found
+
+
+def encoded(date: str) -> dict[str, list[int]]:
+    return {name: lying_vllm.encode(text) for name, text in prompts.texts(checks.identifiers(), date).items()}
 
 
 def ran(stores: Stores, plan: suite.ServeOptions, *only: str, lie: lying_vllm.Lie = str) -> dict[str, Case]:
@@ -66,6 +71,31 @@ def test_of_somebodys_own_server_only_what_holds_for_all_is_asked(stores: Stores
     found = ran(stores, suite.ServeOptions((recipe,)))
     assert found.keys() == {f"serve/gpt-oss/{name}" for name in checks.GENERAL}
     assert {(case.outcome, case.needs) for case in found.values()} == {(Outcome.PASSED, ())}
+
+
+def test_a_servers_own_date_is_taken(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe("gpt-oss", "A server", recipes.GIVEN, (), {}, ())
+    monkeypatch.setattr(lying_vllm, "DATE", "2026-11-27")
+    found = ran(stores, suite.ServeOptions((recipe,)))
+    assert {case.outcome for case in found.values()} == {Outcome.PASSED}, [case for case in found.values() if case.why]
+
+
+@pytest.mark.parametrize(("date", "outcome"), [("today", Outcome.PASSED), ("2001-01-01", Outcome.FAILED)])
+def test_a_server_that_does_not_show_its_prompts_has_todays_date(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, date: str, outcome: Outcome
+) -> None:
+    recipe = Recipe("gpt-oss", "A server", recipes.GIVEN, (), {}, ())
+    monkeypatch.setattr(lying_vllm, "DATE", datetime.date.today().isoformat() if date == "today" else date)
+    monkeypatch.setattr(lying_vllm, "_detokenize", lambda _: [{"none": 1}])
+    found = ran(stores, suite.ServeOptions((recipe,)), "serve/gpt-oss/prompt/*")
+    assert {case.outcome for case in found.values()} == {outcome}
+
+
+def test_a_server_of_another_model_is_said(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe("gpt-oss", "A server", recipes.GIVEN, (), {}, ())
+    monkeypatch.setattr(lying_vllm, "_detokenize", lambda _: [{"prompt": "<|im_start|>user\nhello"}])
+    with pytest.raises(StackError, match=r"the prompts of tiny are not in gpt-oss's format: .*name a server of gpt-oss"):
+        ran(stores, suite.ServeOptions((recipe,)))
 
 
 def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Stores) -> None:
@@ -148,7 +178,9 @@ def without_gating(stores: Stores, folder: Path, monkeypatch: pytest.MonkeyPatch
     main.parent.mkdir(parents=True)
     main.write_text(front_end)
     made = SimpleNamespace(
-        tokens=lambda: lying_vllm.TOKENS, installed=lambda _: Installed(Path(sys.executable), (folder,)), model=lambda _: folder
+        tokens=lambda _: lying_vllm.TOKENS,
+        installed=lambda _: Installed(Path(sys.executable), (folder,)),
+        model=lambda _: folder,
     )
     monkeypatch.setattr(fixture_cache, "prepare", lambda *_: made)
     monkeypatch.setattr(suite, "EFFECT_BY", suite.EFFECT_BY | {"gating": "tiny"})

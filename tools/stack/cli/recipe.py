@@ -70,7 +70,7 @@ def show(options: Options, name: str, settings: tuple[str, ...], model: Path | N
     recipe = recipes.load(name, options.root_if_any())
     commands = shown(recipe, pairs(settings), model)
     if as_json:
-        print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands]})
+        print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands], "before": _before_json(recipe)})
         return
     _print(recipe, options.root_if_any())
     for place, each in enumerate(commands):
@@ -148,6 +148,7 @@ def _print(recipe: Recipe, root: Path | None) -> None:
         count = f"{recipe.hardware.nodes} x " if recipe.hardware.nodes > 1 else ""
         rows.append(("hardware", f"{count}{machine.title}, compute capability {machine.capability}"))
         rows.append(("memory", f"{recipe.hardware.memory:g} GB{' of each' if recipe.hardware.nodes > 1 else ''}"))
+        rows += [("before", f"{each.do} ({each.why}: {each.source})") for each in machine.before]
     rows.append(("has to run", _backends(recipe.backends) or "-"))
     rows += [("speed", f"{_rate(each)} after {each.context} tokens ({each.source})") for each in _speeds(recipe)]
     rows.append(("proven by", _proof(recipe, root)))
@@ -230,3 +231,8 @@ def _as_json(recipe: Recipe) -> dict[str, Any]:
 
 def _command_json(started: Command) -> dict[str, Any]:
     return {"arguments": list(started.arguments), "environment": dict(started.environment)}
+
+
+def _before_json(recipe: Recipe) -> list[dict[str, str]]:
+    before = hardware.load(recipe.hardware.name).before if recipe.hardware is not None else ()
+    return [{"do": each.do, "why": each.why, "source": each.source} for each in before]

@@ -15,7 +15,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.cli import sentences, serve_compare, starting
+from stack.cli import sentences, serve_compare, serve_memory, starting
 from stack.cli.common import interpreter, json_option, print_json, progress
 from stack.cli.completing import complete_recipes
 from stack.cli.seconds import Seconds
@@ -60,6 +60,7 @@ from stack.validation.serve.server import NotServing
     "--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log to this file, not to stderr."
 )
 @click.option("--timeout", type=Seconds(), default=3600.0, show_default=True, help="Seconds to wait for the first answer.")
+@serve_memory.options
 @serve_compare.options
 @json_option
 @click.pass_context
@@ -77,6 +78,8 @@ def command(
     allow_fallback: bool,
     log: Path | None,
     timeout: float,
+    keep_free: float | None,
+    wait_for_memory: float | None,
     compare: tuple[str, str] | None,
     rounds: int,
     runs: int,
@@ -103,7 +106,8 @@ def command(
     if compare is not None:
         extra = _of_compare(recipe, extra, refused={"--dry-run": dry_run, "--image": image, "--set": variables})
         names = serve_compare.CompareRequest(
-            *(compare, model, python, host, port, extra, rounds, runs, prompts, answers, allow_fallback, timeout)
+            *(compare, model, python, host, port, extra, rounds, runs, prompts, answers, allow_fallback, timeout),
+            *(keep_free, wait_for_memory),
         )
         with _out(log) as out:
             context.exit(serve_compare.run(context, names, out.keep, as_json=as_json))
@@ -117,7 +121,8 @@ def command(
     if model is not None:
         demands.demand_model(model)
     if not dry_run:
-        demands.demand_machine(chosen, machine.here(), fallback=allow_fallback)
+        here = machine.here()
+        demands.demand_machine(chosen, here, fallback=allow_fallback)
     if not dry_run and not headless:
         demands.demand_key(host, os.environ, contained=image is not None)
         demands.demand_port(host, port)
@@ -131,13 +136,16 @@ def command(
     )
     with contextlib.ExitStack() as held, contextlib.ExitStack() as shown:
         tell = shown.enter_context(progress())
+        if not dry_run:
+            serve_memory.demand([chosen], here, extra, wait_for_memory, tell)
         made = held.enter_context(starting.made(context.obj, request, tell))
         if dry_run:
             shown.close()
             _print_dry(made.process, made.before, as_json=as_json)
             return
         url = None if headless else demands.address(host, port)
-        start = Start(chosen, made.process, made.folder, url, os.environ.get(demands.KEY), timeout)
+        guard = serve_memory.guard(keep_free)
+        start = Start(chosen, made.process, made.folder, url, os.environ.get(demands.KEY), timeout, guard)
         out = held.enter_context(_out(log))
         context.exit(_serve(start, out, tell, shown, fallback=allow_fallback, as_json=as_json))
 
@@ -182,7 +190,9 @@ def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStac
             held.close()
             click.echo("the server was stopped as requested", err=True)
             return 0
-        if code < 0:
+        if start.guard is not None and start.guard.reason is not None:
+            sentences.tell(start.guard.reason)
+        elif code < 0:
             held.close()
             sentences.tell(f"signal {-code} killed the process that watches the server, so the server was stopped")
         else:

@@ -12,7 +12,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.cli import sentences, starting
+from stack.cli import sentences, serve_memory, starting
 from stack.cli.common import Options, paused, print_json, progress
 from stack.cli.rendering import comparison as rendering
 from stack.cli.rendering.text import one_line
@@ -49,6 +49,8 @@ class CompareRequest:
     answers: tuple[int, ...]
     fallback: bool
     timeout: float
+    keep_free: float | None = None
+    wait_for_memory: float | None = None
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,6 +95,7 @@ def run(context: click.Context, request: CompareRequest, take: Callable[[bytes],
     _demand(request, first, second)
     with contextlib.ExitStack() as held:
         tell = held.enter_context(progress(lines=True))
+        serve_memory.demand((first, second), machine.here(), request.extra, request.wait_for_memory, tell)
         base: Options = context.obj
         python = benchy.python(cache.root(base.cache), tell)
         plan = held.enter_context(planned(base, request, (first, second), python, tell))
@@ -150,7 +153,7 @@ def _contestant(label: str, recipe: Recipe, request: CompareRequest, made: start
     environment = {name: value for name, value in made.process.environment.items() if name != demands.KEY}
     process = replace(made.process, environment=environment)
     url = demands.address(request.host, request.port)
-    start = Start(recipe, process, made.folder, url, None, request.timeout)
+    start = Start(recipe, process, made.folder, url, None, request.timeout, serve_memory.guard(request.keep_free))
     return Contestant(label, start, lambda: demands.demand_port(request.host, request.port))
 
 

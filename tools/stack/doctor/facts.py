@@ -15,10 +15,10 @@ from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
+from stack.deploy import available_memory, memory_advice, memory_holders
 from stack.doctor.jit import Module, modules
 from stack.model.pins import Pins
 from stack.model.verdict import Machine
-from stack.proof.compiling import jobs
 from stack.validation import machine
 
 _WAIT = 120.0
@@ -31,6 +31,8 @@ VOCABULARY = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 CACHED = "fb374d419588a4632f3f557e76b4b70aebbca790"
 """Name of the file in tiktoken-rs' cache: the SHA-1 of its address."""
 PLAIN = "o200k_base.tiktoken"
+KILLERS = frozenset({"earlyoom", "systemd-oomd"})
+"""Programs that end others when little memory is left."""
 _SMALLEST = b".version 8.0\n.target sm_80\n.address_size 64\n"
 _ASK = """
 import importlib.metadata as known, json, os, platform, sys, sysconfig
@@ -105,7 +107,7 @@ class Facts:
     """The facts. `available`: free bytes of memory; `hashes`: SHA-256 of the vocabulary files that variables name.
 
     `pins`: the stack's pinned versions; `utilization`: the share of the GPU's memory that the recipe takes; `is_nvidia`: whether the
-    machine has an NVIDIA GPU, with or without a driver.
+    machine has an NVIDIA GPU, with or without a driver. `frees`: what would free memory; `killers`: running programs that end others.
     """
 
     machine: Machine
@@ -118,6 +120,8 @@ class Facts:
     pins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     utilization: float | None = None
     is_nvidia: bool = False
+    frees: tuple[str, ...] = ()
+    killers: tuple[str, ...] = ()
 
     @property
     def capability(self) -> str | None:
@@ -139,9 +143,10 @@ def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
     """Examine this machine, and the packages of an interpreter."""
     environment = {name: value for name, value in os.environ.items() if _is_told(name)}
     examined = _ask(python)
+    memory = available_memory.read()
     return Facts(
         machine=machine.here(),
-        available=jobs.available_memory(),
+        available=memory.usable,
         environment=environment,
         python=examined,
         ptxas=tuple(_ptxas(environment, examined.site)),
@@ -150,6 +155,8 @@ def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
         pins={pin.archive.package: pin.archive.version for pin in pins if pin.archive is not None},
         utilization=utilization,
         is_nvidia=has_nvidia_gpu(),
+        frees=memory_advice.steps(memory),
+        killers=memory_holders.running(available_memory.HERE.proc, KILLERS),
     )
 
 

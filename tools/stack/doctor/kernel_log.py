@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read this machine's own kernel log, where the system allows it, and find known faults of the last day in it."""
+"""Read this machine's own kernel log, where the system allows it, and find known faults of the last day in it.
+
+earlyoom and systemd-oomd end processes without the kernel: what they wrote into the system's journal is read with it.
+"""
 
 import os
 import re
@@ -19,6 +22,9 @@ _WAIT = 10.0
 _LARGEST = 8 * 2**20
 """Characters of the log's end that are read; the kernel keeps less by default."""
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+_KILLERS = ("earlyoom", "systemd-oomd")
+"""Programs that end processes for want of memory, as the journal names them."""
+_ENTRY = re.compile(r"([0-9]{1,12})\.[0-9]{1,9} \S{1,300} ([a-z-]{1,30})(?:\[[0-9]{1,10}\])?: (.*)")
 _STAMP = re.compile(r"\[\w{3} (\w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\]")
 
 
@@ -36,8 +42,10 @@ def look(rules: Iterable[Rule], hardware: frozenset[str] | None, now: datetime |
     if problem:
         fix = "sudo dmesg -T > dmesg.txt, and stack doctor --dmesg dmesg.txt"
         yield Finding(_CHECK, WHERE, unknown(f"it was not read: {problem}", fix))
+    lines = [*text.splitlines(), *_ended()]
+    recent = [line for line in lines if (at := _at(line)) is not None and now - at <= _DAY]
+    if problem and not recent:
         return
-    recent = [line for line in text.splitlines() if (at := _at(line)) is not None and now - at <= _DAY]
     subject = logs.of("\n".join(recent), rules=rules, hardware=hardware)
     findings = logs.look(subject, WHERE) if recent else ()
     found = [finding.found for finding in findings if finding.severity is not Severity.FINE]
@@ -60,6 +68,20 @@ def _read() -> tuple[str, str]:
     if done.returncode:
         return "", "only an administrator may read it"
     return done.stdout.decode("utf-8", "replace")[-_LARGEST:], ""
+
+
+def _ended() -> Iterator[str]:
+    """Yield what earlyoom and systemd-oomd wrote in the last day, as lines of the kernel's log; nothing where it may not be read."""
+    command = ["journalctl", "--quiet", "--no-pager", "--output=short-unix", "--since=-24h"]
+    command += [f"--identifier={name}" for name in _KILLERS]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_WAIT, env={**os.environ, "LC_ALL": "C"})
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    for line in done.stdout.decode("utf-8", "replace")[-_LARGEST:].splitlines() if done.returncode == 0 else ():
+        if entry := _ENTRY.fullmatch(line):
+            at = datetime.fromtimestamp(int(entry[1]))
+            yield f"[{at:%a %b %d %H:%M:%S %Y}] {entry[2]}: {entry[3]}"
 
 
 def _at(line: str) -> datetime | None:

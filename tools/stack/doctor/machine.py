@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -169,8 +170,17 @@ def _jobs(facts: Facts) -> Iterator[Found]:
 
 
 def _memory(facts: Facts) -> Iterator[Found]:
-    if facts.is_unified and facts.utilization is not None:
-        yield from rules.utilization(facts.utilization, facts.machine.memory, facts.available)
+    if not facts.is_unified:
+        return
+    if facts.utilization is not None:
+        for found in rules.utilization(facts.utilization, facts.machine.memory, facts.available):
+            taken = facts.utilization * facts.machine.memory > facts.available
+            yield replace(found, fix="; or ".join(facts.frees)) if taken and facts.frees else found
+    if "earlyoom" in facts.killers:
+        yield note(
+            "earlyoom runs: it ends a process when less than 10 % of memory and of swap are left, unless it was told otherwise",
+            "leave more than that with --gpu-memory-utilization, or start it with -m 3 (/etc/default/earlyoom)",
+        )
 
 
 def _vocabulary(facts: Facts) -> Iterator[Found]:

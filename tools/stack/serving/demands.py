@@ -11,6 +11,7 @@ from stack.base.errors import StackError
 from stack.deploy import hardware
 from stack.deploy.recipes import Recipe
 from stack.model.verdict import Gpu, Machine
+from stack.serving import room
 
 KEY = "VLLM_API_KEY"
 """The environment variable with a server's API key; so the key appears in no command line and no log."""
@@ -20,8 +21,6 @@ _OURS = {
     "--uds": "leave it out: this command connects to an address",
     "--no-headless": "leave it out: it takes --headless back",
 }
-_TINY = 5.0
-"""10^9 bytes that a server with one of the validation's models takes; 4.4 to 4.9 were measured."""
 
 
 def address(host: str, port: int) -> str:
@@ -104,7 +103,7 @@ def demand_machine(recipe: Recipe, machine: Machine, *, fallback: bool) -> None:
         raise StackError(f"recipe {recipe.name} needs a CPU with {' and '.join(missing)}", "use another recipe")
     if recipe.hardware is None:
         if recipe.is_ours:
-            _demand_memory(recipe, _TINY, machine.memory, "this machine")
+            _demand_memory(recipe, room.TINY / 1e9, machine.memory, "this machine")
         return
     profile = hardware.load(recipe.hardware.name)
     fitting = [gpu for gpu in machine.gpus if gpu.capability == profile.capability]

@@ -16,6 +16,7 @@ from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
+from stack.serving.memory_guard import MemoryGuard
 from stack.validation.python_env import Process
 from stack.validation.serve import parent_watchdog, server
 from stack.validation.serve.server import NotServing
@@ -31,7 +32,10 @@ _LATE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A start: recipe, process and folder; the server's address (None without an API) and key; seconds to wait for it."""
+    """A start: recipe, process and folder; the server's address (None without an API) and key; seconds to wait for it.
+
+    `guard`: ends the server when the machine has too little memory left; None lets it run.
+    """
 
     recipe: Recipe
     process: Process
@@ -39,6 +43,7 @@ class Start:
     url: str | None
     key: str | None
     longest: float
+    guard: MemoryGuard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Itera
         parent_watchdog.kept(start.process.command, start.process.environment, subprocess.PIPE, start.folder) as process,
     ):
         assert process.stdout is not None
+        if start.guard is not None:
+            afterwards.enter_context(start.guard.watching(lambda: parent_watchdog.kill(process)))
         output = _Output(process.stdout, out)
         afterwards.callback(output.close)
         began = time.monotonic()
@@ -187,9 +194,8 @@ class _Watch:
     def _look(self) -> None:
         """Check that it runs and is not late, and report its progress."""
         if self._process.poll() is not None:
-            raise NotServing(
-                f"the server ended with {self._process.returncode} after {self._waited():.0f} s", self._output.finished()
-            )
+            how = f"the server ended with {self._process.returncode} after {self._waited():.0f} s"
+            raise NotServing(self._guarded() or how, self._output.finished())
         if self._left() <= 0:
             raise NotServing(f"the server is not ready after {self._start.longest:.0f} s", self._output.text())
         fresh = self._output.since(self._read)
@@ -227,7 +233,11 @@ class _Watch:
             how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
         except (*bounded_http.BROKEN, ValueError) as failed:
             how = f"the server does not answer its first request ({type(failed).__name__})"
-        raise NotServing(how, self._output.text())
+        raise NotServing(self._guarded() or how, self._output.text())
+
+    def _guarded(self) -> str | None:
+        """Return why the guard of the memory ended the server; None if it did not."""
+        return self._start.guard.reason if self._start.guard is not None else None
 
     def _waited(self) -> float:
         return time.monotonic() - self._began

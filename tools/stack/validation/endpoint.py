@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of a running server with OpenAI's API: list its models, and send single requests."""
 
+import contextlib
+import os
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from urllib.parse import urlsplit
 
 from stack.base import bounded_http
 from stack.base.errors import StackError
+from stack.deploy import checkpoints, recipes
 
 WAIT = 600.0
 """Seconds for one answer: the first request of a server may compile kernels."""
@@ -130,19 +134,53 @@ def at(url: str) -> Endpoint:
     return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")
 
 
-def tokenizer(model: Model, given: Path | None) -> Path:
-    """Find the tokenizer.json of a model: the given file (or the one in the given folder), else that of the model's own folder.
+def tokenizer(model: Model, given: Path | None, environment: Mapping[str, str] | None = None) -> Path:
+    """Find the tokenizer.json of a model: in the given place, in the folder that the server names, or in the Hugging Face cache.
+
+    Args:
+        model: the served model.
+        given: the file, or the folder that has it; None looks for it.
+        environment: names the cache (HF_HUB_CACHE, HF_HOME); by default this process's own.
 
     Raises:
         StackError: it does not exist.
 
-
     """
-    place = given if given is not None else Path(model.root or model.name)
-    file = place / "tokenizer.json" if place.is_dir() else place
-    if not file.is_file() or file.suffix != ".json":
-        raise StackError(f"no tokenizer.json at {place}", "name the model's tokenizer.json, or its folder, with --tokenizer")
-    return file.resolve()
+    environment = os.environ if environment is None else environment
+    places = [given] if given is not None else [*_candidates(model, environment)]
+    for place in places:
+        file = place / "tokenizer.json" if place.is_dir() else place
+        if file.is_file() and file.suffix == ".json":
+            return file.resolve()
+    if given is None and re.fullmatch(recipes.REPOSITORY, model.root or model.name):
+        raise StackError(
+            f"no tokenizer.json of {model.root or model.name} in {_hub(environment)}",
+            f"hf download {model.root or model.name} tokenizer.json, or name the file with --tokenizer",
+        )
+    raise StackError(f"no tokenizer.json at {places[0]}", "name the model's tokenizer.json, or its folder, with --tokenizer")
+
+
+def _candidates(model: Model, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where the files of a served model may lie on this machine."""
+    source = model.root or model.name
+    yield Path(source)
+    if re.fullmatch(recipes.REPOSITORY, source) is None or ".." in source:
+        return
+    cached = _hub(environment) / f"models--{source.replace('/', '--')}"
+    known = [checkpoints.load(name) for name in checkpoints.known()]
+    names = [each.revision for each in known if each.repository == source and each.revision is not None]
+    with contextlib.suppress(OSError):  # there is no such reference
+        names.append((cached / "refs/main").read_text(encoding="ascii", errors="replace").strip())
+    yield from (cached / "snapshots" / name for name in names if re.fullmatch("[0-9a-f]{40}", name))
+    yield from sorted(cached.glob("snapshots/*"))
+
+
+def _hub(environment: Mapping[str, str]) -> Path:
+    """Return the cache of the Hugging Face hub, as its library finds it."""
+    if named := environment.get("HF_HUB_CACHE"):
+        return Path(named).expanduser()
+    home = environment.get("HF_HOME") or f"{environment.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return Path(home).expanduser() / "hub"
 
 
 def _model(listed: dict[str, Any]) -> Model:

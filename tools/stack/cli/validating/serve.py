@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate serve`: check a real server with the stack's patches."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ from stack.validation import endpoint
 from stack.validation.serve import suite
 from stack.validation.suite import Job, ValidatedSubject
 
+_GIVEN = "gpt-oss"
+"""The recipe of a running server with any weights."""
+
 
 @click.command("serve")
 @click.option(
@@ -28,11 +32,17 @@ from stack.validation.suite import Job, ValidatedSubject
     shell_complete=complete_recipes,
     multiple=True,
     metavar="NAME",
-    help="A recipe to serve; repeatable. Default: all with a model of our own.",
+    help="A recipe to serve; repeatable. Default: all with a model of our own; with --url gpt-oss, whose answers are not known.",
 )
-@click.option("--url", help="Use a running server, started as the recipe describes, instead of starting one.")
 @click.option(
-    "--weights", type=click.Choice(["real", "dummy"]), help="With --recipe gpt-oss: the weights that the server has loaded."
+    "--url",
+    help="Test a running server of gpt-oss, instead of starting one. The date in its prompts is read from it; VLLM_API_KEY is sent to "
+    "it if it is set.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["real", "dummy"]),
+    help="With --url: the weights that the server has loaded. Without it no gate that asks for weights counts the verdict.",
 )
 @click.option(
     "--ablate", is_flag=True, help="Also serve without each series that acts on a CPU, and check that its absence is noticed."
@@ -59,25 +69,27 @@ def command(
 
     The model's answers are known, to the token, and its log-probabilities are compared with transformers on the same weights. Each
     series' effect is checked in the server. The first run makes an environment with torch (3 GB) and writes the models (0.5 GB) into
-    the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. A server with other weights
-    (--recipe gpt-oss --url URL) is only tested for what holds with any weights.
+    the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. A server of yours (--url URL) is only
+    tested for what holds with any weights.
     """
 
     options: Options = context.obj
-    chosen = tuple(map(kitchen.load, recipes or kitchen.ours()))
+    chosen = tuple(map(kitchen.load, recipes or ((_GIVEN,) if url is not None else kitchen.ours())))
     given = any(not recipe.is_ours for recipe in chosen)
     if url is not None and (len(chosen) != 1 or ablate):
         raise click.UsageError("--url goes with one --recipe, and without --ablate")
-    if given and (url is None or weights is None):
-        raise click.UsageError(
-            "--recipe gpt-oss asks a server of yours: name it with --url, and what it has loaded with --weights"
-        )
+    if given and url is None:
+        raise click.UsageError(f"--recipe {chosen[0].name} asks a server of yours: name it with --url")
     if weights is not None and not given:
-        raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
+        raise click.UsageError("--weights goes with a server of yours: the recipes have models of our own")
     plan = suite.ServeOptions(
-        chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove
+        chosen,
+        endpoint.at(url).url.removesuffix("/v1") if url else None,
+        key=(os.environ.get("VLLM_API_KEY") or None) if url else None,
+        ablate=ablate,
+        prove=not no_prove,
     )
-    loaded = Weights(weights) if weights else Weights.TINY
+    loaded = Weights(weights) if weights else None if given else Weights.TINY
     place = Place(
         cache.root(options.cache), None if source is None else "git" if source == "git" else "archive"
     )  # the suite shows its own progress

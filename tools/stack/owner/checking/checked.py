@@ -192,8 +192,6 @@ def _questions(request: CheckRequest, subject: _Subject, tell: Progress) -> Sequ
 
 
 def _serve(request: CheckRequest, subject: _Subject, served: ServedStack | None, tell: Progress) -> Sequence[Case]:
-    if not serve_cases.usable(subject.model.name):
-        return [*serve_cases.not_run(f"these cases are for gpt-oss, the server has {subject.model.name}", subject.needs)]
     model = ServedModel(subject.url, subject.model.name, request.key, served.digest if served is not None else None)
     try:
         encode = harmony_tokens.encoder(request.cache, tell)

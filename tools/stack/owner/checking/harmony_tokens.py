@@ -5,17 +5,14 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import stack
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.proof import environment
-from stack.validation.serve import prompts
 
 _REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-_DATE = f"Current date: {prompts.DATE}"
 _WAIT = 120.0
 
 Tokens = Mapping[str, Sequence[int]]
@@ -51,15 +48,3 @@ def encoder(cache: Path, tell: Progress) -> Encode:
         return tokens
 
     return encode
-
-
-def dates(now: datetime | None = None) -> tuple[str, ...]:
-    """Return the dates that a server may put into its system message: today's here and nearby, and the validation's own."""
-    today = (now or datetime.now(UTC)).date()
-    near = (today, today - timedelta(days=1), today + timedelta(days=1))
-    return (*(each.isoformat() for each in near), prompts.DATE)
-
-
-def dated(texts: Mapping[str, str], date: str) -> dict[str, str]:
-    """Put another date into the system messages of the suite's texts."""
-    return {name: text.replace(_DATE, f"Current date: {date}") for name, text in texts.items()}

@@ -31,7 +31,8 @@ Measured = dict[str, float | str]
 class ServerUnderTest:
     """The input of a check: a connection to the server, its recipe, its log, and the tokens of the texts of `prompts.texts`.
 
-    `stack`: digest of the stack that the server must be built from. `requests`: how many are sent where many are sent at once.
+    `stack`: digest of the stack that the server must be built from. `date`: that in the server's system message. `requests`: how many are
+    sent where many are sent at once.
     """
 
     talk: Talk
@@ -39,6 +40,7 @@ class ServerUnderTest:
     log: Callable[[], str]
     tokens: Mapping[str, Sequence[int]]
     stack: str = ""
+    date: str = prompts.DATE
     requests: int = REQUESTS
 
 
@@ -206,7 +208,7 @@ def prompt(name: str) -> Callable[[ServerUnderTest], Measured]:
             )
             raise got.wrong(
                 f"the prompt differs from token {place} on: {found[max(place, 0) :][:12]} of {len(found)}",
-                f"{expected[max(place, 0) :][:12]} of {len(expected)}: {prompts.CHAT[name].text}",
+                f"{expected[max(place, 0) :][:12]} of {len(expected)}: {prompts.on(server.date, prompts.CHAT[name].text)}",
             )
         return {"tokens": float(len(found))}
 

@@ -74,14 +74,14 @@ class Material:
 
         return _made(self._folder(f"model-{name}", self._code()), fill)
 
-    def tokens(self) -> Mapping[str, Sequence[int]]:
-        """Encode all texts to tokens.
+    def tokens(self, date: str = prompts.DATE) -> Mapping[str, Sequence[int]]:
+        """Encode all texts to tokens, with that date in the system message.
 
         Raises:
             StackError: the encoder failed.
 
         """
-        tokens: Mapping[str, Sequence[int]] = self.ask("encode", {"texts": prompts.texts(checks.identifiers())})
+        tokens: Mapping[str, Sequence[int]] = self.ask("encode", {"texts": prompts.texts(checks.identifiers(), date)})
         return tokens
 
     def reference(self, tokens: Mapping[str, Sequence[int]]) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 """Run a server while its owner lives: `python parent_watchdog.py REPORT COMMAND…`, with a pipe from the owner as its input.
 
 When the pipe ends (because the owner closed it, or died) the server's whole process group gets SIGTERM, and later SIGKILL.
-Otherwise an engine whose front end was killed would live on, with all its memory. It runs without importing `stack`.
+Otherwise an engine whose front end was killed would live on, with all its memory. A byte in the pipe asks for SIGKILL at once. It runs
+without importing `stack`.
 
 REPORT is the descriptor of a second pipe. The server writes the id of its process group there before it becomes COMMAND. If the
 watchdog itself is killed, the owner ends that group; if both are killed, the kernel sends the server SIGTERM.
@@ -23,6 +24,8 @@ from typing import IO
 
 PATIENCE = 20.0
 """Seconds that a server has to end after a signal."""
+_AT_ONCE = b"!"
+"""What the owner writes into the pipe to have the server killed without being asked to end first."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent ends."""
 
@@ -51,6 +54,13 @@ def kept(
             watchdog.stdin.close()
             if watchdog.wait() < 0:  # a signal killed the watchdog before it could end the server
                 _end_reported(report)
+
+
+def kill(watchdog: "subprocess.Popen[bytes]") -> None:
+    """Have a server killed at once (SIGKILL): asking it to end takes time that a machine without memory does not have."""
+    assert watchdog.stdin is not None
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or is ending
+        os.write(watchdog.stdin.fileno(), _AT_ONCE)
 
 
 def _watchdog(
@@ -95,8 +105,9 @@ def main(report: int, command: list[str]) -> int:
     )
     os.close(report)
     ended = os.pidfd_open(server.pid)
-    select.select([sys.stdin, ended], [], [])
-    for kind in (signal.SIGTERM, signal.SIGKILL):
+    ready, _, _ = select.select([sys.stdin, ended], [], [])
+    at_once = sys.stdin in ready and os.read(sys.stdin.fileno(), 1) == _AT_ONCE
+    for kind in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
         _end(server.pid, kind, server.poll)  # reap it: a zombie would count as alive
     return server.wait()
 

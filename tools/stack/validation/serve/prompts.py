@@ -13,7 +13,7 @@ from typing import Any
 from stack.validation.model import expected_replies
 
 DATE = "2025-01-01"
-"""The date that the recipes set for the server."""
+"""The date that our recipes set for the server; another server's texts have its own in this place."""
 LETTERS = ("q", "x", "m", "b", "t", "k")
 TOOL = {
     "name": expected_replies.TOOL,
@@ -140,9 +140,15 @@ def echo(letters: Sequence[str]) -> Prompt:
     return Prompt({"messages": [{"role": "user", "content": message}]}, _system() + _user(message) + _NEXT)
 
 
-def texts(identifiers: Sequence[Sequence[str]]) -> dict[str, str]:
+def on(date: str, text: str) -> str:
+    """Return a text as a server has it whose system message has that date."""
+    return text.replace(f"Current date: {DATE}\n", f"Current date: {date}\n")
+
+
+def texts(identifiers: Sequence[Sequence[str]], date: str = DATE) -> dict[str, str]:
     """Collect all texts whose tokens are needed: prompts, answers, the scored text, and an echo of each identifier."""
     texts = {f"prompt {name}": prompt.text for name, prompt in CHAT.items()}
     texts |= {f"asked {' '.join(letters)}": echo(letters).text for letters in (LETTERS, *identifiers)}
     texts |= {f"said {' '.join(letters)}": expected_replies.echo(letters) for letters in (LETTERS, *identifiers)}
-    return texts | {"called": expected_replies.call(), "scored": expected_replies.TEXT}
+    texts |= {"called": expected_replies.call(), "scored": expected_replies.TEXT}
+    return {name: on(date, text) for name, text in texts.items()}

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite `serve`: servers by recipe, their checks, and the effects of the series."""
 
+import datetime
 import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from stack.proof import series_proofs
 from stack.proof.runner import Runner
 from stack.validation import machine, python_env
 from stack.validation.python_env import Packages
-from stack.validation.serve import checks, fixture_cache, numbers, patches, server
+from stack.validation.serve import checks, dates, fixture_cache, numbers, patches, prompts, server
 from stack.validation.serve.checks import Measured, ServerUnderTest
 from stack.validation.serve.client import Talk, Wrong
 from stack.validation.serve.fixture_cache import Material
@@ -45,13 +46,15 @@ Wheel = Callable[[Stack], Path]
 class ServeOptions:
     """Options of the suite.
 
-    `url`: a running server to check, in place of one that the suite starts. `inside`: an environment with the stack's packages (an
-    image), in place of the validation's own environment with a wheel of the stack; cannot be combined with `ablate`. `ablate`: leave
-    out each series that acts on this machine, and check that its effect is missing. `prove`: run the proofs of all series.
+    `url`: a running server to check, in place of one that the suite starts; `key`: its API key. `inside`: an environment with the
+    stack's packages (an image), in place of the validation's own environment with a wheel of the stack; cannot be combined with
+    `ablate`. `ablate`: leave out each series that acts on this machine, and check that its effect is missing. `prove`: run the proofs
+    of all series.
     """
 
     recipes: tuple[Recipe, ...]
     url: str | None = None
+    key: str | None = field(default=None, repr=False, kw_only=True)
     inside: Packages | None = None
     ablate: bool = False
     prove: bool = True
@@ -95,6 +98,8 @@ class _Suite:
         self._job, self._stores, self._wheel, self._plan = job, stores, wheel, plan
         self._flags = frozenset(machine.here().flags)
         self._packages: dict[str, Packages] = {}
+        self._encoded: dict[str, Mapping[str, Sequence[int]]] = {}
+        self._references: dict[str, Mapping[str, Any]] = {}
 
     def recipe(self, recipe: Recipe) -> Iterator[Case]:
         """Run the cases of one recipe, with a server if one of them is wanted."""
@@ -147,19 +152,26 @@ class _Suite:
     def _checked(
         self, recipe: Recipe, running: Running, names: Sequence[str], effects: Sequence[tuple[str, str]]
     ) -> Iterator[Case]:
-        tested = ServerUnderTest(
-            Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack)
-        )
         for place, name in enumerate(names):
             self._job.tell(f"{recipe.name}: {name}", place, len(names))
+            tested = self._tested(recipe, running, self._stores.stack)
             yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, tested))
         for series, name in effects:
             effect = checks.EFFECTS[series][name]
+            tested = self._tested(recipe, running, self._stores.stack)
             yield self._case(effect_name(series, name), recipe, running, functools.partial(_taken, effect, tested))
+
+    def _tested(self, recipe: Recipe, running: Running, stack: Stack) -> ServerUnderTest:
+        """Return a server with the tokens of its prompts. A given server's date is read each time: it changes at midnight."""
+        talk = Talk(running.url, running.model, key=self._plan.key)
+        date = prompts.DATE
+        if self._plan.url is not None:
+            date = dates.used(talk, prompts.DATE if recipe.is_ours else datetime.date.today().isoformat())
+        return ServerUnderTest(talk, recipe, running.log, self._tokens(date), digest.of(stack), date)
 
     def _measured(self, name: str, tested: ServerUnderTest) -> Measured | Judged:
         if name in NUMBERS:
-            return _taken(functools.partial(NUMBERS[name], reference=self._reference), tested)
+            return _taken(functools.partial(NUMBERS[name], reference=self._reference(tested.date)), tested)
         return _taken((checks.GENERAL if not tested.recipe.is_ours else checks.CHECKS)[name], tested)
 
     def _case(self, name: str, recipe: Recipe, running: Running, run: Callable[[], Measured | Judged]) -> Case:
@@ -253,9 +265,7 @@ class _Suite:
         effects = checks.EFFECTS.get(series.name, {})
         try:
             with self._running(recipe, patches.without(self._stores.stack, series.name)) as running:
-                tested = ServerUnderTest(
-                    Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack)
-                )
+                tested = self._tested(recipe, running, self._stores.stack)
                 return {name: _failure(effect, tested) for name, effect in effects.items()} or {"starts": ""}
         except NotServing as failed:
             expected = REFUSED.get(series.name)
@@ -267,7 +277,7 @@ class _Suite:
     def _running(self, recipe: Recipe, stack: Stack) -> Iterator[Running]:
         """Run a server with a stack's patches, or use the given one."""
         if self._plan.url is not None:
-            yield _named(self._plan.url)
+            yield _named(self._plan.url, self._plan.key)
             return
         installed, model = self._installed(stack), self._material.model(recipe.model)
         with tempfile.TemporaryDirectory(prefix="stack-serve-") as work:
@@ -290,19 +300,21 @@ class _Suite:
     def _material(self) -> Material:
         return fixture_cache.prepare(self._stores.place.cache, self._job.tell)
 
-    @functools.cached_property
-    def _tokens(self) -> Mapping[str, Sequence[int]]:
-        return self._material.tokens()
+    def _tokens(self, date: str) -> Mapping[str, Sequence[int]]:
+        if date not in self._encoded:
+            self._encoded[date] = self._material.tokens(date)
+        return self._encoded[date]
 
-    @functools.cached_property
-    def _reference(self) -> Mapping[str, Any]:
-        return self._material.reference(self._tokens)
+    def _reference(self, date: str) -> Mapping[str, Any]:
+        if date not in self._references:
+            self._references[date] = self._material.reference(self._tokens(date))
+        return self._references[date]
 
 
-def _named(url: str) -> Running:
+def _named(url: str, key: str | None) -> Running:
     """Return a given server, with the name of the first model that it lists."""
     try:
-        page = Talk(url, "").get("/v1/models")
+        page = Talk(url, "", key=key).get("/v1/models")
     except Wrong as failed:
         raise StackError(f"no server of an OpenAI API answers at {url}: {failed.problem}", "check --url") from failed
     try:
