@@ -39,7 +39,12 @@ def serving(lie: lying_vllm.Lie = str, manner: servers.Manner = servers.Manner()
             return Reply(told[0].encode())
         return good if manner.change is None else manner.change(path, body, good)
 
-    how = servers.Manner(**{name: getattr(manner, name) for name in servers.Manner.__slots__} | {"change": change})
+    def chat(body: Json) -> Json:
+        return (manner.chat or servers.answered)(body) if "messages" in body else {}
+
+    how = servers.Manner(
+        **{name: getattr(manner, name) for name in servers.Manner.__slots__} | {"change": change, "chat": chat}
+    )
     with servers.serving(how) as url:
         yield url
 
