@@ -97,9 +97,18 @@ def test_a_server_of_no_stack_has_no_verdict(run: SparkStack, tmp_path: Path) ->
         refused = run("check", *QUICK, "--url", url, "--out", tmp_path / "v.json")
         told = json.loads(run("check", *QUICK, "--url", url, "--json").out)
     assert ran.code == 0
-    assert "No verdict was written: nobody says which stack" in ran.out
+    assert "No verdict was written: neither an image's labels" in ran.out
     assert "there is no verdict" in asking.refused(refused)
     assert (told["verdict"], told["version"], told["recipe"]) == (None, "0.32.0", None)
+
+
+def test_an_engine_that_does_not_answer_is_no_reason_not_to_check(run: SparkStack, spark: FakeSpark) -> None:
+    spark.program("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    with right_server.serving() as url:
+        asking.up(urlsplit(url).port or 0)
+        ran = run("check", *QUICK)
+    assert ran.code == 0
+    assert "No verdict was written" in ran.out
 
 
 def test_speeds_are_laid_beside_published_ones(

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from stack.deploy.available_memory import HolderKind
 
 from ...owner.readiness import spark as sparks
@@ -110,6 +111,8 @@ def test_this_machine_without_a_gpu(run: SparkStack, monkeypatch: pytest.MonkeyP
         (["--recipe", "gpt-oss-121b-spark"], "unknown recipe 'gpt-oss-121b-spark'"),
         (["--port", "0"], "--port"),
         (["--engine", "lxc"], "--engine"),
+        (["--try", "--image", "--privileged"], "'--privileged' is not the name of an image"),
+        (["--try", "--image", "x\x1b[31m"], "is not the name of an image"),
     ],
 )
 def test_refused(run: SparkStack, args: list[str], said: str) -> None:

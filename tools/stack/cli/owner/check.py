@@ -3,8 +3,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -121,14 +122,22 @@ def _tokenizer(setup: Setup | None) -> Path | None:
 
 def _served(options: Options, url: str, known: State | None) -> ServedStack | None:
     """Find out which stack the server is of: by its image, else by the stack at hand."""
-    if known is not None and known.now is not None:
-        described = engine.Engine(known.engine).image(known.now.image.id) or {}
-        labels = (described.get("Config") or {}).get("Labels") or {}
-        if (found := served_stack.of_labels(labels, known.now.image.digest)) is not None:
-            return found
+    setup = known.now if known is not None else None
+    if known is not None and setup is not None and (labels := _labels(known, setup)):
+        return served_stack.of_labels(labels, setup.image.digest)
     if options.root_if_any() is None:
         return None
     return served_stack.of_stack(options.load(), endpoint.at(url).version())
+
+
+def _labels(known: State, setup: Setup) -> Mapping[str, Any]:
+    """Return the labels of the image that runs; an engine that does not answer is no reason not to check the server."""
+    try:
+        described = engine.Engine(known.engine).image(setup.image.id) or {}
+    except StackError:
+        return {}
+    found = (described.get("Config") or {}).get("Labels")
+    return found if isinstance(found, dict) else {}
 
 
 def _written(request: CheckRequest, found: CheckedServer, served: ServedStack | None, out: Path | None) -> Path | None:
@@ -167,7 +176,7 @@ def _print(request: CheckRequest, found: CheckedServer, file: Path | None) -> No
         say(f"No speed was measured: {one_line(found.unmeasured)}")
     text.echo()
     if file is None:
-        say("No verdict was written: nobody says which stack this server is of. Its image has no labels of one.")
+        say("No verdict was written: neither an image's labels nor the stack in this folder say which stack it is of.")
         return
     say(f"verdict: {one_line(str(file))}")
     say("Share it:", "spark-stack share")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spark-stack doctor`: find what keeps this machine from serving a recipe, with the commands that mend it."""
 
+import re
 from collections.abc import Sequence
 
 import click
@@ -19,6 +20,7 @@ from stack.owner.state import State
 
 DEFAULT = "gpt-oss-120b-spark"
 """The recipe that a machine is judged by, unless another is named or runs."""
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}")
 _SIGNS = {
     Severity.WRONG: ("✗", "red"),
     Severity.NOTE: ("!", "yellow"),
@@ -72,6 +74,8 @@ def command(
     if tries and tried is None:
         raise StackError("--try has no image to start", "name one that the engine has with --image")
     engine_name = engine_name or (known.engine if known is not None else None)
+    if tried is not None and not _IMAGE.fullmatch(tried):  # the engine would take some for options
+        raise StackError(f"{tried!r:.100} is not the name of an image", "write HOST/NAME:TAG, or an id that the engine lists")
     with progress(lines=True) as tell:
         found = facts.gather(wanted, engine_name, tried, own=_own_port(known), tell=tell)
     remarks = [*judging.judge(found, wanted)]
