@@ -76,6 +76,18 @@ def test_memory_that_a_left_over_engine_holds(run: SparkStack, spark: FakeSpark)
     assert HolderKind.ORPHAN == "orphan"
 
 
+def test_the_page_shows_what_is_printed(run: SparkStack, spark: FakeSpark) -> None:
+    info = (spark.folder / "proc/meminfo").read_text()
+    for name, now in (("MemAvailable", 61), ("SwapTotal", 0), ("SwapFree", 0)):
+        info = "\n".join(f"{name}: {now * 10**9 // 1024} kB" if line.startswith(f"{name}:") else line for line in info.splitlines())
+    spark.file("proc/meminfo", f"{info}\n")
+    sparks.machines.FakeMachine(spark.folder).process(4242, "VLLM::EngineCor", "VLLM::EngineCore")
+    spark.nvidia_smi(apps="4242, VLLM::EngineCore, 55313")
+    page = (Path(__file__).parents[3] / "docs/owner-check.md").read_text()
+    shown = page.partition("<!-- spark-stack doctor -->\n```\n$ spark-stack doctor\n")[2].partition("```\n")[0]
+    assert run("doctor", *FREE).out == shown
+
+
 def test_try_starts_a_container(run: SparkStack, spark: FakeSpark) -> None:
     assert asking.refused(run("doctor", "--try")).startswith("--try has no image to start: name one")
     spark.docker(run='echo "$@" > ran; echo "GPU 0: NVIDIA GB10 (UUID: GPU-1)"')

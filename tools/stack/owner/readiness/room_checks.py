@@ -194,4 +194,6 @@ def _how(need: Need, wanted: int, now: Memory, *, named: bool) -> str:
         return f"this machine is too small for {need.recipe}: name another recipe with --recipe"
     if now.limit is not None and now.limit < wanted <= now.available:
         return "the control group of this session allows less: raise its limit of memory"
+    if left := sum(each.memory or 0 for each in now.of_kind(HolderKind.ORPHAN)):
+        return f"an engine that is left over holds {_gb(left)} of it: end that first"
     return "" if named else "end what takes memory: `ps aux --sort=-rss | head` shows the largest processes"

@@ -35,6 +35,8 @@ _KNOWN = re.compile(
             "the (?:answer|stream) (?:is empty|breaks off|has a wrong form)",
             "the (?:content|reasoning|stream|tokens of the answer|tokens of the prompt|identifier) is",
             "it does not answer",
+            "no prompt of [0-9,]+ tokens was sent",
+            "asked for the capital of France, it does not name Paris",
         )
     )
 )
