@@ -107,7 +107,12 @@ FAULTS: dict[str, tuple[dict[str, Any], Severity, str, str]] = {
     ),
     "memory taken by many": ({"memory": memory(available=61 * GB)}, WRONG, "memory", "--sort=-rss"),
     "limit": ({"memory": replace(memory(), limit=30 * GB)}, WRONG, "memory", "raise its limit"),
-    "too small": ({"memory": memory(total=64 * GB, available=60 * GB)}, WRONG, "memory", "name another recipe"),
+    "too small": (
+        {"memory": replace(memory(total=64 * GB, available=60 * GB), holders=holding(HolderKind.OTHER, 4 * GB))},
+        WRONG,
+        "memory",
+        "name another recipe",
+    ),
     "page cache": ({"memory": memory(free=40 * GB, cache=70 * GB)}, NOTE, "memory", "drop_caches"),
     "desktop": (
         {"memory": replace(memory(), holders=(Holder(9, "gnome-shell", HolderKind.DESKTOP, 3 * GB),))},
@@ -175,6 +180,12 @@ FINE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", FINE)
 def test_what_is_no_fault(name: str) -> None:
     assert [remark for remark in judged(facts_of(**FINE[name])) if remark.severity is not Severity.FINE] == []
+
+
+def test_nothing_is_ended_where_that_cannot_help() -> None:
+    changes, _, check, _ = FAULTS["too small"]
+    (found,) = [each for each in judged(facts_of(**changes)) if each.check == check]
+    assert found.commands == ()
 
 
 def test_a_machine_without_a_gpu_is_still_looked_at() -> None:

@@ -39,7 +39,7 @@ def memory(facts: MachineFacts, need: Need) -> Iterator[Remark]:
     if facts.own is not None:
         yield fine("memory", f"the server of `spark-stack up` holds its share; {shown}")
     elif wanted > now.usable:
-        holders = [*_worth_naming(now)]
+        holders = [*_worth_naming(now)] if wanted <= now.total else []
         yield wrong(
             "memory",
             f"{need.recipe} takes {_gb(wanted)}, and less is available",
@@ -125,10 +125,10 @@ def disk(facts: MachineFacts, need: Need) -> Iterator[Remark]:
             yield unknown("disk", f"the disk for {name} cannot be read", f"df -h {place.folder}")
     known = [each for each in wanted if each[1].free is not None]
     for device in dict.fromkeys(each[1].device for each in known):
-        yield _on_one(device, [each for each in known if each[1].device == device])
+        yield _on_one(device, [each for each in known if each[1].device == device], facts.engine.name or "docker")
 
 
-def _on_one(device: int | None, wanted: list[tuple[str, DiskFacts, int]]) -> Remark:
+def _on_one(device: int | None, wanted: list[tuple[str, DiskFacts, int]], engine: str) -> Remark:
     assert device is not None
     folder, free = wanted[0][1].folder, wanted[0][1].free or 0
     total = sum(size for _, _, size in wanted)
@@ -140,7 +140,7 @@ def _on_one(device: int | None, wanted: list[tuple[str, DiskFacts, int]]) -> Rem
             "disk",
             f"there is too little disk for {names}",
             f"df -h {folder}",
-            "docker system df",
+            f"{engine} system df",
             shown_by=f"{_gb(free)} are free for {folder}",
             advice="remove models and images that nobody uses, or name another disk: HF_HOME is where models go",
         )
