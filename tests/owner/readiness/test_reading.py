@@ -27,10 +27,14 @@ def test_a_gb10_has_no_memory_of_its_own(spark: FakeSpark) -> None:
     found = gpu.read()
     assert found.gpus == (GpuFacts("NVIDIA GB10", "12.1", "580.95.05", None, Clocks(208, 3003, 0, 4.31, 36, 1)),)
     assert found.cuda == "13.0"
-    spark.nvidia_smi("NVIDIA H100 80GB HBM3, 9.0, 81559, 570.1", "1980, 1980, 99, 612.5, 61, 0x0000000000000004")
-    (other,) = gpu.read().gpus
-    assert other.memory == 81559 * 2**20
-    assert other.clocks.reasons == 4
+
+
+def test_a_gpu_with_its_own_memory(spark: FakeSpark) -> None:
+    """The words of the driver of a real H200."""
+    spark.nvidia_smi("NVIDIA H200, 9.0, 143771, 580.159.04", "345, 1980, 0, 79.52, 39, 0x0000000000000001")
+    assert gpu.read().gpus == (
+        GpuFacts("NVIDIA H200", "9.0", "580.159.04", 143771 * 2**20, Clocks(345, 1980, 0, 79.52, 39, 1)),
+    )
 
 
 def test_a_driver_without_these_clocks_still_has_its_gpu(spark: FakeSpark) -> None:
