@@ -23,6 +23,7 @@ ID = f"sha256:{'2' * 64}"
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkStack:
     """Return the function that runs `spark-stack ARGS`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("STACK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("STACK_COLUMNS", "80")
     monkeypatch.delenv("VLLM_API_KEY", raising=False)

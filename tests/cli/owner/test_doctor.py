@@ -2,6 +2,7 @@
 """`spark-stack doctor` on a Spark made of files and programs, and on this very machine."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -79,13 +80,26 @@ def test_memory_that_a_left_over_engine_holds(run: SparkStack, spark: FakeSpark)
 def test_the_page_shows_what_is_printed(run: SparkStack, spark: FakeSpark) -> None:
     info = (spark.folder / "proc/meminfo").read_text()
     for name, now in (("MemAvailable", 61), ("SwapTotal", 0), ("SwapFree", 0)):
-        info = "\n".join(f"{name}: {now * 10**9 // 1024} kB" if line.startswith(f"{name}:") else line for line in info.splitlines())
+        info = "\n".join(
+            f"{name}: {now * 10**9 // 1024} kB" if line.startswith(f"{name}:") else line for line in info.splitlines()
+        )
     spark.file("proc/meminfo", f"{info}\n")
     sparks.machines.FakeMachine(spark.folder).process(4242, "VLLM::EngineCor", "VLLM::EngineCore")
     spark.nvidia_smi(apps="4242, VLLM::EngineCore, 55313")
     page = (Path(__file__).parents[3] / "docs/owner-check.md").read_text()
     shown = page.partition("<!-- spark-stack doctor -->\n```\n$ spark-stack doctor\n")[2].partition("```\n")[0]
     assert run("doctor", *FREE).out == shown
+
+
+def test_a_fault_in_the_kernels_log(run: SparkStack, spark: FakeSpark) -> None:
+    now = datetime.now().strftime("%a %b %d %H:%M:%S %Y")
+    spark.program("dmesg", f"echo '[{now}] NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.'")
+    ran = run("doctor", *FREE)
+    assert ran.code == 1
+    assert "✗ kernel-log: " in ran.out
+    assert "      sudo dmesg -T | tail -50" in ran.out
+    spark.program("dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
+    assert run("doctor", *FREE).code == 0
 
 
 def test_try_starts_a_container(run: SparkStack, spark: FakeSpark) -> None:

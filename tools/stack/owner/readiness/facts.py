@@ -2,11 +2,16 @@
 """All facts about a machine that a server's start depends on, each read once."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stack.base.progress import Progress, silent
 from stack.deploy import available_memory
 from stack.deploy.available_memory import Memory
+from stack.doctor import kernel_log
+from stack.doctor.finding import Found, Severity
+from stack.doctor.knowledge import load
+from stack.doctor.knowledge.rule import of_capability
 from stack.owner.readiness import engine, gpu, places, system
 from stack.owner.readiness.engine import EngineFacts
 from stack.owner.readiness.gpu import DriverFacts
@@ -24,7 +29,8 @@ HERE = system.Sources()
 class MachineFacts:
     """The facts.
 
-    `own`: the port of the server of `spark-stack up`, if it runs here: it holds its memory and its port. `has_image`: the image is here.
+    `faults`: known faults of the last day in the kernel's log, as far as this user may read it. `own`: the port of the server of
+    `spark-stack up`, if it runs here: it holds its memory and its port. `has_image`: the image is here.
     """
 
     driver: DriverFacts
@@ -34,6 +40,7 @@ class MachineFacts:
     image_disk: DiskFacts | None
     port: PortFacts
     system: SystemFacts
+    faults: tuple[Found, ...] = ()
     own: int | None = None
     has_image: bool = False
 
@@ -79,6 +86,16 @@ def gather(
         image_disk=places.disk(storage) if storage is not None else None,
         port=places.port(need.port, HERE.proc),
         system=system.read(HERE),
+        faults=tuple(_faults(driver)),
         own=own,
         has_image=own is not None,
     )
+
+
+def _faults(driver: DriverFacts) -> Iterator[Found]:
+    """Yield the known faults in the kernel's log; on DGX OS only an administrator may read it, and that is no fault."""
+    first = driver.first
+    names = of_capability(first.capability, unified=first.memory is None) if first is not None else frozenset[str]()
+    for finding in kernel_log.look(load.load(None), names):
+        if finding.severity in (Severity.WRONG, Severity.NOTE):
+            yield finding.found

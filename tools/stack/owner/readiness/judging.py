@@ -24,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     machine_checks.clock,
     machine_checks.governor,
     machine_checks.kernel,
+    machine_checks.kernel_log,
     machine_checks.release,
     machine_checks.firmware,
 )

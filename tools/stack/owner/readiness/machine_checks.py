@@ -172,6 +172,13 @@ def kernel(facts: MachineFacts, _need: Need) -> Iterator[Remark]:
         yield fine("kernel", f"kernel {system.kernel}")
 
 
+def kernel_log(facts: MachineFacts, _need: Need) -> Iterator[Remark]:
+    """Report known faults of the last day in the kernel's log; those of the last hour have to be mended first."""
+    for fault in facts.faults:
+        what = fault.title or fault.what
+        yield Remark("kernel-log", fault.severity, what, fault.quote, ("sudo dmesg -T | tail -50",), fault.fix, fault.evidence)
+
+
 def release(facts: MachineFacts, _need: Need) -> Iterator[Remark]:
     """Tell the release of DGX OS."""
     if facts.system.dgx_version:
