@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Serve, once what is installed is what the image was built of, and nothing is wrong with the machine. STACK_UNCHECKED=1 serves all the same.
+# STACK_RECIPE names the recipe that is served: its share of the memory is held against what is free.
 set -eu
 case "${1:-}" in
     "" | -*) set -- vllm serve "$@" ;;
@@ -17,7 +18,12 @@ for package in $STACK_PACKAGES; do
         refuse "$package is not what this image was built of: pull it again"
     fi
 done
-if ! said=$(stack --root /opt/stack/share/stack doctor --python /opt/stack/bin/python 2>&1); then
+# A recipe that this image does not know is its owner's own.
+if ! stack --root /opt/stack/share/stack recipe show "${STACK_RECIPE:-}" > /dev/null 2>&1; then
+    STACK_RECIPE=
+fi
+if ! said=$(stack --root /opt/stack/share/stack doctor --python /opt/stack/bin/python \
+    ${STACK_RECIPE:+--recipe "$STACK_RECIPE"} 2>&1); then
     printf '%s\n' "$said" >&2
     refuse "stack doctor finds that something is wrong: mend it"
 fi

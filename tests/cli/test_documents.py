@@ -25,7 +25,8 @@ from .test_help import SCRIPTS, VERBS
 LEAVES = {
     name.removeprefix("stack ").replace(" ", "-"): each
     for name, each in VERBS.items()
-    if (not isinstance(each, click.Group) or (each.invoke_without_command and name not in ("stack", "spark-stack"))) and name not in SCRIPTS
+    if (not isinstance(each, click.Group) or (each.invoke_without_command and name not in ("stack", "spark-stack")))
+    and name not in SCRIPTS
 }
 WHOLE = dict(schemas.every())
 MORE_KEYS = {"result", "patch_facts", "resolution", "recipe", "verdict", "rule"}

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+
+from stack.serving import measured
 
 from ..serving.shapes.configs import LLAMA, QWEN3_MOE
 from .conftest import Stack
@@ -97,11 +100,22 @@ def test_a_picture(stack: Stack, tmp_path: Path) -> None:
     assert "82.9" in (tmp_path / "one.svg").read_text()
 
 
-def test_a_speed_above_its_limit_is_not_shown_without_a_word(stack: Stack, tmp_path: Path) -> None:
+def test_what_is_kept_is_below_the_limit_of_what_it_says_it_is(stack: Stack) -> None:
+    assert json.loads(stack("roofline", RECIPE, "--steps", "--json").out)["rooflines"][0]["contradictions"] == []
+
+
+def test_a_speed_above_its_limit_is_not_shown_without_a_word(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A release's 59 tok/s, where the bytes of that release allow 44.7."""
-    words = "One of both is wrong: 59.0 tok/s were measured (vLLM 0.17.1 as released"
+    shutil.copytree(measured._KEPT / "baselines", tmp_path / "kept/baselines")
+    file = tmp_path / "kept/baselines/marlin-one-spark.toml"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith("source")]
+    file.write_text("\n".join(["source = 'a release'", "released = true", *lines]))
+    monkeypatch.setattr(measured, "_KEPT", tmp_path / "kept")
+    words = "One of both is wrong: 59.0 tok/s were measured (a release"
     shown = " ".join(stack("roofline", RECIPE, "--steps", "--png", tmp_path / "one.svg").out.split())
-    assert f"{words}, with Marlin, on one DGX Spark: about 59, 2026-03-19, llama-benchy), and at most 44.7 (52.6 by" in shown
+    assert f"{words}, 2026-03-19, llama-benchy), and at most 44.7 (52.6 by" in shown
     drawn = (tmp_path / "one.svg").read_text()
     assert words in drawn
     assert "above a limit that is shown: one of both is wrong" in drawn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What memory is available, read from the files of machines, and from this one."""
+"""Available memory, read from the files of machines, and from this one."""
 
 import subprocess
 import sys

@@ -125,3 +125,30 @@ def test_nobody_there_is_not_healthy() -> None:
     with serving({}) as server:
         port = server.server_port
     assert healthy(port) == 1
+
+
+STACK = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in *"recipe show known") exit 0 ;; *"recipe show"*) exit 2 ;; esac
+exit {doctor}
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [("known", " --recipe known"), ("my-own", ""), ("", ""), (None, "")],
+)
+@pytest.mark.parametrize("doctor", [0, 1])
+def test_the_image_tells_the_doctor_its_recipe(tmp_path: Path, recipe: str | None, said: str, doctor: int) -> None:
+    program, log = tmp_path / "stack", tmp_path / "log"
+    program.write_text(STACK.format(log=log, doctor=doctor))
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STACK_PACKAGES": ""} | (
+        {} if recipe is None else {"STACK_RECIPE": recipe}
+    )
+    command = ["sh", str(DOCKER / "entrypoint.sh"), "echo", "serves"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert log.read_text().splitlines()[-1].endswith(f"doctor --python /opt/stack/bin/python{said}")
+    assert (done.returncode, done.stdout) == ((0, "serves\n") if doctor == 0 else (1, ""))
+    checked = {**environment, "STACK_UNCHECKED": "1"}
+    assert subprocess.run(command, check=False, capture_output=True, text=True, env=checked).stdout == "serves\n"

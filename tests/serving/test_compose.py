@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 from stack.base.errors import StackError
-from stack.deploy import recipes
+from stack.deploy import hardware, recipes
+from stack.doctor import script, scripts
+from stack.doctor.finding import Severity
+from stack.doctor.rules import Target
 from stack.serving.command import command
 from stack.serving.compose import Usage, compose
 
@@ -27,8 +30,9 @@ ALL = [
     for kind in Usage
     if one.hardware and (one.hardware.nodes == 1 or kind is not Usage.DEVELOPMENT)
 ]
-GIVEN = {"NODE_ADDRESS": "10.0.0.2", "HEAD_ADDRESS": "10.0.0.1", "INTERFACE": "enp1s0f0np0", "HCA": "rocep1s0f0"}
+GIVEN = {"NODE_ADDRESS": "10.0.0.2", "HEAD_ADDRESS": "10.0.0.1", "INTERFACE": "enp1s0f0np0", "HCA": "rocep1s0f0,roceP2p1s0f0"}
 OPEN = {"STACK_HOST": "0.0.0.0", "VLLM_API_KEY": "secret"}
+PASSED = {"HF_TOKEN": "a-token", "HF_HUB_OFFLINE": "1", "STACK_UNCHECKED": "1"}
 
 
 def composed(file: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -74,8 +78,40 @@ def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Usage, tmp_path:
         assert not {"privileged", "cap_add", "pid", "ipc"} & one.keys()
         assert one.get("cap_drop") == (None if kind is Usage.DEVELOPMENT else ["ALL"])
         assert int(one["shm_size"]) == 1 << 30
+        assert one.get("restart") == (None if kind is Usage.DEVELOPMENT else "unless-stopped")
+        assert one["environment"]["STACK_RECIPE"] == recipe.name
+        assert {name: one["environment"].get(name) for name in PASSED} == dict.fromkeys(PASSED)  # none is set
         assert [each["host_ip"] for each in one.get("ports", ())] == ([] if several else [address])
         assert ("network_mode" in one, "healthcheck" in one) == (several, several and rank > 0)
+
+
+@pytest.mark.parametrize(("recipe", "kind"), ALL, ids=[f"{one.name}-{kind}" for one, kind in ALL])
+def test_our_own_doctor_finds_nothing_wrong(recipe: recipes.Recipe, kind: Usage, tmp_path: Path) -> None:
+    assert recipe.hardware is not None
+    file = tmp_path / "compose.yml"
+    file.write_text(compose(recipe, kind))
+    profile = hardware.load(recipe.hardware.name)
+    target = Target(profile.title, profile.capability, int(profile.memory * 1e9), profile.unified)
+    subject = scripts.ScriptSubject(script.read(file), {}, target)
+    assert len(subject.script.serves) == recipe.hardware.nodes
+    assert [finding for finding in scripts.look(subject) if finding.severity is Severity.WRONG] == []
+
+
+def test_the_doctor_would_find_something(tmp_path: Path) -> None:
+    file = tmp_path / "compose.yml"
+    file.write_text(compose(SPARK).replace("--max-num-seqs", "--enforce-eager, --max-num-seqs"))
+    found = scripts.look(scripts.ScriptSubject(script.read(file), {}))
+    assert "eager" in {finding.check for finding in found if finding.severity is Severity.WRONG}
+
+
+@pytest.mark.images
+def test_the_owners_settings_reach_the_server(tmp_path: Path) -> None:
+    one = services(DOCKER / "compose.yml", **PASSED, STACK_RESTART="no", STACK_MODELS=str(tmp_path))["vllm"]
+    assert PASSED.items() <= one["environment"].items()
+    assert one["restart"] == "no"
+    (cache,) = [each for each in one["volumes"] if each["target"] == "/home/stack/.cache/huggingface"]
+    assert (cache["type"], cache["source"]) == ("bind", str(tmp_path))
+    assert all(name not in compose(SPARK) for name in PASSED.values() if len(name) > 1)
 
 
 @pytest.mark.images
@@ -135,7 +171,7 @@ def test_no_volume_is_in_the_way_of_the_images_user() -> None:
     """A volume takes the owner of the image's folder at its place: both are there, and the user's."""
     made = (DOCKER / "Dockerfile").read_text().partition("install -d -o 10001 -g 10001 ")[2].partition("\n")[0].split()
     volumes = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]["vllm"]["volumes"]
-    assert {one.partition(":")[2] for one in volumes} <= {*made}
+    assert {one.rpartition(":")[2] for one in volumes} <= {*made}
 
 
 @pytest.mark.parametrize(

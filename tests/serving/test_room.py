@@ -91,3 +91,4 @@ def test_a_page_cache_that_the_driver_counts_is_a_warning() -> None:
     assert warning is not None
     assert "the page cache holds 80 GB" in warning
     assert "drop_caches" in warning
+    assert room.demand(TINY, 5 * GB, 0, silent, lambda: replace(EMPTY, free=1 * GB, cache=80 * GB)) is None

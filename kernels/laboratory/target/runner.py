@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from laboratory.target import checks, numerics, server, speeds
+from laboratory.target import bandwidth, checks, numerics, server, speeds
 from laboratory.target.checks import Measured, Speed
 from laboratory.target.server import Server
 from laboratory.target.speeds import Speeds
@@ -25,8 +25,8 @@ from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
 from stack.validation import decode_goals, machine, suite
-from stack.validation.pack import case_names, contents
-from stack.validation.pack.case_names import CONTEXTS, KERNELS, PROMPTS
+from stack.validation.pack import case_names, contents, targets
+from stack.validation.pack.case_names import BANDWIDTH, CONTEXTS, KERNELS, PROMPTS
 from stack.validation.pack.recipes import Comparison, Recipe, compared, served
 from stack.validation.suite import Job
 
@@ -34,6 +34,8 @@ _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
 _APART = "its two recipes were not both measured since this machine's last start: run both without --resume"
 _LONG = ("kernels/*/flashinfer-*",)
 """Cases whose kernels FlashInfer compiles on first use, for minutes."""
+_MEMORY = 600.0
+"""Seconds for the measurement of the memory, with the start of CUDA."""
 
 
 @dataclass(slots=True)
@@ -102,13 +104,31 @@ def _shown(case: Case) -> str:
 
 
 def _all(run: Run) -> Iterator[Case]:
+    yield from _bandwidth(run)
     yield from _numerics(run)
     yield from _timed(run)
     patches = {ref.path for ref in run.carried.patches}
-    for recipe in served(patches):
+    for recipe in served(patches, run.gpu):
         yield from _served(run, recipe)
-    for comparison in compared(patches):
+    for comparison in compared(patches, run.gpu):
         yield from _compared(run, comparison)
+
+
+def _bandwidth(run: Run) -> Iterator[Case]:
+    """Measure the memory, in a process of its own, which gives it back."""
+    if not run.job.wants(BANDWIDTH):
+        return
+    command = [sys.executable, "-m", "laboratory.target.bandwidth"]
+    environment = os.environ | {"PYTHONPATH": contents.python_path(run.root)}
+    begun, last = time.monotonic(), f"no answer in {_MEMORY:.0f} s"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=_MEMORY)
+        last = done.stderr.strip()[-300:]
+        found = bandwidth.measured(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+        yield Case(BANDWIDTH, Outcome.FAILED, f"it was not measured: {last}", (run.gpu,))
+        return
+    yield Case(BANDWIDTH, Outcome.PASSED, "", (run.gpu,), found, seconds=time.monotonic() - begun)
 
 
 def _numerics(run: Run) -> Iterator[Case]:
@@ -179,7 +199,7 @@ def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
         return
     begun = time.monotonic()
     try:
-        with server.serving(run.root, recipe, run.work, run.until) as running:
+        with server.serving(run.root, recipe, run.work, run.until, targets.named(run.gpu)) as running:
             for name, check in todo.items():
                 yield _judged(run, name, lambda check=check: check(running))  # type: ignore[misc]
     except server.TooLate as late:

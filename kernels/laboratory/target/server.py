@@ -19,12 +19,12 @@ from stack.base import addresses
 from stack.base.errors import StackError
 from stack.validation import laboratory
 from stack.validation.model.config import COMMON, MXFP4
+from stack.validation.pack import targets
 from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import FORMAT, Recipe
+from stack.validation.pack.targets import Target
 from stack.validation.serve import parent_watchdog
 
-_READY = 480.0
-"""Seconds until a server must answer; 120 to 302 were measured, depending on the host."""
 CONFIG: dict[str, Any] = COMMON | {
     "hidden_size": 2880,
     "intermediate_size": 2880,
@@ -40,7 +40,6 @@ _ARGUMENTS = {
     "--max-model-len": "16384",
     "--max-num-seqs": "32",
     "--max-cudagraph-capture-size": "64",  # twice the concurrent requests; gpt-oss's default captures 83 sizes in half a minute
-    "--gpu-memory-utilization": "0.9",  # with 0.85 of 80 GB, upstream's padded experts left 0.45 GB too little for a cache
 }
 _PROFILER = {
     # Record only kernels, only in the process that uses the GPU, and only between the requests to start and to stop.
@@ -112,10 +111,12 @@ def python_path(root: Path, recipe: Recipe, work: Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) -> Iterator[Server]:
+def serving(
+    root: Path, recipe: Recipe, work: Path, until: float | None = None, target: Target = targets.SM90
+) -> Iterator[Server]:
     """Run a server by a recipe. At the end of the block it has stopped with all of its processes.
 
-    `until` is the time, by `time.monotonic`, when waiting for it ends.
+    `until` is the time, by `time.monotonic`, when waiting for it ends. `target`: the machine.
 
     Raises:
         NotServing: it does not become ready; the error has the last lines of its log.
@@ -126,16 +127,17 @@ def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) 
     port = addresses.free_port()
     log = work / f"{recipe.name}.log"
     # vLLM's key for compiled graphs misses a part of what they depend on, so each recipe gets its own cache.
-    environment = os.environ | _ENVIRONMENT | {"PYTHONPATH": python_path(root, recipe, work)}
+    environment = os.environ | _ENVIRONMENT | dict(target.environment) | {"PYTHONPATH": python_path(root, recipe, work)}
     environment["VLLM_CACHE_ROOT"] = str(work / f"cache-{recipe.name}")
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(place), "--served-model-name", MODEL]
     command += ["--load-format", FORMAT, "--host", "127.0.0.1", "--port", str(port), "--no-enable-prefix-caching"]
     command += [*(part for pair in _ARGUMENTS.items() for part in pair), *recipe.arguments]
+    command += ["--gpu-memory-utilization", str(target.share)]
     if recipe.profiled:
         command += ["--profiler-config", json.dumps(_PROFILER | {"torch_profiler_dir": str(traces(work, recipe))})]
     begun = time.monotonic()
     with log.open("wb") as written, parent_watchdog.kept(command, environment, written, Path.cwd()) as process:
-        _wait(process, port, log, begun, until)
+        _wait(process, port, log, begun, until, target.patience)
         yield Server(port, time.monotonic() - begun, log)
 
 
@@ -144,8 +146,8 @@ def traces(work: Path, recipe: Recipe) -> Path:
     return work.absolute() / f"profile-{recipe.name}"
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float, until: float | None) -> None:
-    while (now := time.monotonic()) - begun < _READY:
+def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float, until: float | None, patience: float) -> None:
+    while (now := time.monotonic()) - begun < patience:
         if process.poll() is not None:
             raise NotServing(f"the server ended with {process.returncode}: {_last(log)}", "see its log")
         with contextlib.suppress(OSError):
@@ -154,7 +156,7 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float
         if until is not None and now > until:
             raise TooLate(f"the time was up before its server answered, after {now - begun:.0f} s: see {log}")
         time.sleep(0.5)
-    raise NotServing(f"the server does not answer after {_READY:.0f} s: {_last(log)}", "see its log")
+    raise NotServing(f"the server does not answer after {patience:.0f} s: {_last(log)}", "see its log")
 
 
 def _last(log: Path, lines: int = 25) -> str:

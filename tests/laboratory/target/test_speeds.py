@@ -18,6 +18,7 @@ from stack.model import stack
 from stack.model.verdict import Case, Outcome
 from stack.validation import machine, suite
 from stack.validation.pack.recipes import COMPARISONS, RECIPES, Recipe
+from stack.validation.pack.targets import Target
 
 from .test_checks import serving
 
@@ -102,7 +103,7 @@ def decoded(place: Path, monkeypatch: pytest.MonkeyPatch, *only: str, resume: bo
     """The cases of one run: servers that answer at once, or upstream's a token each two milliseconds."""
 
     @contextmanager
-    def started(_: Path, recipe: Recipe, work: Path, __: float | None) -> Iterator[Server]:
+    def started(_: Path, recipe: Recipe, work: Path, __: float | None, ___: Target) -> Iterator[Server]:
         with serving(pause=0.002 if recipe.name == "upstream" else 0) as port:
             yield Server(port, 1.0, work / "log")
 

@@ -5,8 +5,10 @@ import json
 import lzma
 import os
 import platform
+import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from stack.model import digest
 from stack.model import stack as stacks
 from stack.validation import laboratory
 from stack.validation.pack import archive, contents, fatbin, targets
-from stack.validation.pack.targets import SM90
+from stack.validation.pack.targets import SM90, Target
 from tests.validation.pack.factories import Made, library, wheel
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +36,9 @@ def about(**other: object) -> dict[str, object]:
 def packed(folder: Path, **other: object) -> Path:
     """An archive with our script in it, unpacked."""
     script = (laboratory.folder(Path(__file__).parents[3]) / "target/script.py").read_bytes()
-    made = archive.write(folder / "pack-x.tar.xz", {"site/a.py": b"A = 1\n", archive.SCRIPT: script}, about(**other), nothing)
+    made = archive.write(
+        folder / "pack-x.tar.xz", {"site/a.py": b"A = 1\n", archive.SCRIPT: script}, about(**other), nothing, 10**8
+    )
     subprocess.run(["tar", "xf", made.path, "-C", folder], check=True)
     return folder / "pack-x"
 
@@ -61,24 +65,23 @@ def checked(folder: Path, path: Path | None = None) -> tuple[int, str]:
 
 def test_the_same_files_make_the_same_bytes_in_any_order(tmp_path: Path) -> None:
     files = {"b": b"2", "a/c.py": b"1"}
-    first = archive.write(tmp_path / "one" / "x.tar.xz", files, about(), nothing)
-    second = archive.write(tmp_path / "two" / "x.tar.xz", dict(reversed(files.items())), about(), nothing)
+    first = archive.write(tmp_path / "one" / "x.tar.xz", files, about(), nothing, 10**8)
+    second = archive.write(tmp_path / "two" / "x.tar.xz", dict(reversed(files.items())), about(), nothing, 10**8)
     assert first.path.read_bytes() == second.path.read_bytes()
-    other = archive.write(tmp_path / "three" / "x.tar.xz", {**files, "b": b"3"}, about(), nothing)
+    other = archive.write(tmp_path / "three" / "x.tar.xz", {**files, "b": b"3"}, about(), nothing, 10**8)
     assert other.sha256 != first.sha256
 
 
 def test_an_archive_in_pieces_reads_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_PIECE", 1000)
-    made = archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing)
+    made = archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing, 10**8)
     with lzma.open(made.path) as file:
         assert len(file.read()) > 5000
 
 
 def test_an_archive_that_is_too_large_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "LIMIT", 1000)
     with pytest.raises(StackError, match="larger than"):
-        archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing)
+        archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing, 1000)
     assert not list(tmp_path.iterdir())
 
 
@@ -133,7 +136,7 @@ def test_the_script_notices_that_what_says_so_is_damaged(tmp_path: Path, text: s
 
 
 def test_an_archive_that_was_damaged_on_its_way_does_not_unpack(tmp_path: Path) -> None:
-    made = archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing)
+    made = archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing, 10**8)
     data = bytearray(made.path.read_bytes())
     data[len(data) // 2] ^= 1
     with pytest.raises(lzma.LZMAError):
@@ -174,6 +177,28 @@ def test_the_stack_in_an_archive_has_the_digest_of_the_stack(tmp_path: Path) -> 
         (tmp_path / path).write_bytes(data)
     assert digest.of(stacks.load(tmp_path)) == digest.of(carried)
     assert (tmp_path / "kernels/laboratory/target/runner.py").exists()
+
+
+@pytest.mark.parametrize("target", targets.TARGETS.values(), ids=[*targets.TARGETS])
+def test_nothing_that_the_stack_changes_is_left_out(target: Target) -> None:
+    """The decode kernels are in FlashInfer's experimental folder. Other parts of that folder are left out."""
+    carried = stacks.load(ROOT)
+    changed = [
+        path.decode()
+        for patch in carried.patches.values()
+        for path in re.findall(rb"^\+\+\+ b/(\S+)$", patch.diff, re.MULTILINE)
+    ]
+    packed = [path for path in changed if path.startswith(("vllm/", "flashinfer/"))]
+    assert any(path.startswith("flashinfer/experimental/mxfp4_decode/") for path in packed)
+    assert [path for path in packed if any(fnmatchcase(path, pattern) for pattern in target.left_out)] == []
+
+
+@pytest.mark.parametrize("target", targets.TARGETS.values(), ids=[*targets.TARGETS])
+def test_what_an_archive_carries_of_others_is_named_by_its_hash(target: Target) -> None:
+    listed = (Path(targets.__file__).with_name(target.requirements)).read_text().splitlines()
+    lines = [line for line in listed if not line.startswith("#")]
+    assert len(lines) >= 40
+    assert all("==" in line and " --hash=sha256:" in line for line in lines)
 
 
 def test_no_archive_for_a_gpu_that_nobody_described() -> None:

@@ -11,7 +11,7 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.store import cache
-from stack.validation.pack import archive_builder
+from stack.validation.pack import archive_builder, recipes
 from stack.validation.pack.recipes import PADDING, RECIPES, ROUTER
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,7 @@ def test_recipes_leave_out_patches_that_are_carried(stores: Stores) -> None:
 
 
 def test_upstreams_servers_have_upstreams_router(stores: Stores) -> None:
-    files = archive_builder.lacking(stores)
+    files = archive_builder.lacking(stores, "sm90")
     for recipe in ("upstream", "upstream-qkv-o"):
         gate = files[f"without/{recipe}/{GATE}"].decode()
         assert "class GateLinear" in gate
@@ -42,9 +42,9 @@ def test_upstreams_servers_have_upstreams_router(stores: Stores) -> None:
 
 def test_two_patches_of_one_file_are_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     [upstream] = [recipe for recipe in RECIPES if recipe.name == "upstream"]
-    monkeypatch.setattr(archive_builder, "RECIPES", (replace(upstream, without=(ROUTER, ROUTER)),))
+    monkeypatch.setattr(recipes, "RECIPES", (replace(upstream, without=(ROUTER, ROUTER)),))
     with pytest.raises(StackError, match=r"and another patch that upstream leaves out both change vllm/envs\.py"):
-        archive_builder.lacking(stores)
+        archive_builder.lacking(stores, "sm90")
 
 
 def test_a_patch_of_more_than_python_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

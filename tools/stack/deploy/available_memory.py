@@ -86,7 +86,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is left at one moment; cheap enough to be read each second. `stalled`: see `Memory`."""
+    """The memory that is left at one moment; cheap enough to be read each second. `stalled`: see `Memory`."""
 
     available: int
     swap_free: int

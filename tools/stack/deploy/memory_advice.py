@@ -34,7 +34,7 @@ def steps(memory: Memory) -> tuple[str, ...]:
 
 
 def hidden(memory: Memory, needed: float) -> str | None:
-    """Warn of a page cache that the driver counts as taken; None if a server of `needed` bytes fits beside it.
+    """Warn of a page cache that the driver counts as taken; None if a server of `needed` bytes fits without dropping it.
 
     The driver refuses to say how much is free in such a state (NVIDIA/xr-ai pull request 440), and a start is then a matter of luck.
     """

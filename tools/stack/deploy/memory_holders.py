@@ -34,7 +34,7 @@ _LONGEST = 60
 
 
 class HolderKind(StrEnum):
-    """What a process is: a running server of vLLM, an engine whose server is gone, the desktop, a process that cannot be seen, or another."""
+    """The kind of a process: a running server of vLLM, an engine whose server is gone, the desktop, a process that cannot be seen, or another."""
 
     SERVER = "server"
     ORPHAN = "orphan"

@@ -20,7 +20,7 @@ from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown
 from stack.doctor.knowledge import advice, load, match
 from stack.doctor.knowledge.match import Server
 from stack.doctor.knowledge.rule import Rule
-from stack.doctor.rules import Target
+from stack.doctor.rules import EAGER_COST, Target
 
 _LARGEST = 512 * 2**20
 _AROUND = 600.0
@@ -303,9 +303,7 @@ def _graphs(subject: LogSubject) -> Iterator[Found]:
         return  # CPUs have no CUDA graphs
     if graphs.on is False:
         eager = graphs.why is not None and "eager" in graphs.why
-        slow = (
-            ": 26 tok/s in place of 59 on a Spark" if _GPT_OSS.search(subject.reading.model or "") else ": each token is slower"
-        )
+        slow = f": {EAGER_COST}" if _GPT_OSS.search(subject.reading.model or "") else ": each token is slower"
         yield wrong(
             f"CUDA graphs are off ({graphs.why or 'the log does not say why'}){slow}",
             "take --enforce-eager out" if eager else "take out what turns them off",

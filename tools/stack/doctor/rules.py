@@ -29,7 +29,10 @@ it as taken, vllm-project/vllm#48140), and compilers; with swap a short peak pas
 _VERIFIED = 19 * 10**9
 """Bytes that `UNIFIED` leaves of a DGX Spark's memory."""
 _LEAST = 13 * 10**9
-"""Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB."""
+"""Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB (vllm-project/vllm#56824)."""
+EAGER_COST = "one owner of a Spark had 26 tok/s in place of 59 (ai-muninn.com, part 2); another had 57.5 with it (kubis.ai)"
+"""The speed of gpt-oss-120b without CUDA graphs, as others measured it: the two pages do not agree."""
+COMPILED = "43 minutes for CUTLASS's in another image: spark-arena/recipe-registry issue 17"
 DEFAULT = 0.92
 """Default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
 _SHARE = re.compile(r"[0-9]?\.[0-9]{1,9}|1(?:\.0{0,9})?")

@@ -252,7 +252,7 @@ def _eager(subject: ScriptSubject) -> Iterator[Found]:
     if any(setting.name.startswith("VLLM_CPU_") for setting in subject.script.settings):
         return  # CPUs have no CUDA graphs
     is_harmony = any(_is_gpt_oss(serve) for serve in subject.script.serves)
-    cost = "26 tok/s in place of 59 with gpt-oss-120b on a Spark" if is_harmony else "each token takes longer"
+    cost = rules.EAGER_COST if is_harmony else "each token takes longer"
     for flag in _every_flag(subject):
         if flag.name in ("--enforce-eager", "-enforce-eager") and (flag.value or "").lower() != "false":
             what = f"--enforce-eager turns CUDA graphs and torch.compile off: {cost}"
@@ -311,7 +311,7 @@ def _deleted(subject: ScriptSubject) -> Iterator[Found]:
         found = next((word for word in words[1:] if _CACHES.search(word.text) and not word.text.startswith("-")), None)
         if forced and found is not None:
             yield wrong(
-                f"{found.text} is deleted at each start: kernels are compiled for 30 to 60 minutes, and torch.compile starts over",
+                f"{found.text} is deleted at each start: kernels are compiled again ({rules.COMPILED}), and torch.compile starts over",
                 "take it out; where a kernel was patched, `stack doctor` names the modules that changed",
                 found.line,
                 (Edit(found.line, ""),),

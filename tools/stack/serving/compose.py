@@ -16,8 +16,13 @@ INSIDE = "0.0.0.0"  # noqa: S104 - of the container's own network; the published
 _HERE = f"${{STACK_PORT:-{PORT}}}"
 _THERE = "${STACK_HOST:?the address to listen at, as 0.0.0.0}"
 _KEY = "${VLLM_API_KEY:?the key that clients shall send}"
-_CACHES = {"TRITON_CACHE_DIR": "triton", "CUDA_CACHE_PATH": "nv"}
-"""Folders below the cache's folder. By default they are outside of it, and are lost with the container."""
+_CACHES = {"TRITON_CACHE_DIR": "triton", "CUDA_CACHE_PATH": "nv", "HF_MODULES_CACHE": "modules", "HF_TOKEN_PATH": "token"}
+"""Below the cache's folder. By default the first two are outside of it, and are lost with the container. The others would be in the folder of
+models, which the image's user may not write, or whose token it may not read, if it is the owner's own."""
+_PASSED = ("HF_TOKEN", "HF_HUB_OFFLINE", "STACK_UNCHECKED")
+"""Variables that the container has if its owner's shell, or the file .env, has them."""
+_RESTART = "${STACK_RESTART:-unless-stopped}"
+_MODELS = "${STACK_MODELS:-models}"
 _WIDTH = 128
 
 
@@ -90,7 +95,15 @@ def _header(recipe: Recipe, kind: Usage) -> list[str]:
             "the stack unless given. `stack refresh` brings commits back.",
         ]
     given = [f"{name}: {meaning}" for name, meaning in recipe.variables.items() if name != RANK]
-    return lines + given + ["STACK_PORT: another port than 8000."]
+    return (
+        lines
+        + given
+        + [
+            "STACK_PORT: another port than 8000. STACK_MODELS: a Hugging Face cache that is there already, as $HOME/.cache/huggingface; the image's",
+            "user has to be able to read it, and HF_HUB_OFFLINE=1 to be set. STACK_RESTART: another restart policy than unless-stopped, as no.",
+            "HF_TOKEN, HF_HUB_OFFLINE and STACK_UNCHECKED (1: serve although the doctor finds something wrong) reach the server if they are set.",
+        ]
+    )
 
 
 def _alone(recipe: Recipe, kind: Usage) -> dict[str, Any]:
@@ -98,10 +111,11 @@ def _alone(recipe: Recipe, kind: Usage) -> dict[str, Any]:
     made = _DEVELOP if kind is Usage.DEVELOPMENT else _SERVE
     started = command(recipe, {}, host=INSIDE, port=PORT)
     address = _THERE if kind is Usage.OPEN else HOST
-    service = _service(made, started.arguments, {**started.environment, "VLLM_API_KEY": _key(kind)})
+    service = _service(made, recipe, started.arguments, {**started.environment, "VLLM_API_KEY": _key(kind)})
     service["ports"] = [f"{address}:{_HERE}:{PORT}"]
     if kind is not Usage.DEVELOPMENT:
         return service | _CONFINED
+    del service["restart"]  # who works on the sources wants to see it end
     sources = ("vllm", "flashinfer")
     service["volumes"] = [*(f"${{TREES:-../..}}/{name}/{name}:/src/{name}:ro" for name in sources), *service["volumes"]]
     return service
@@ -116,7 +130,7 @@ def _node(recipe: Recipe, kind: Usage, rank: int) -> dict[str, Any]:
     address = _THERE if kind is Usage.OPEN else HOST
     started = command(recipe, named | {RANK: str(rank)}, host=address, port=_HERE)
     own = {"STACK_HOST": address, "STACK_PORT": _HERE, "VLLM_API_KEY": _key(kind)} if rank == 0 else {}
-    service = {"profiles": _Row([f"node-{rank}"])} | _service(_SERVE, started.arguments, {**started.environment, **own})
+    service = {"profiles": _Row([f"node-{rank}"])} | _service(_SERVE, recipe, started.arguments, {**started.environment, **own})
     service |= _CONFINED | {"network_mode": "host", "devices": ["/dev/infiniband:/dev/infiniband"], "ulimits": {"memlock": -1}}
     # A node without an API answers no health check.
     return service if rank == 0 else service | {"healthcheck": {"disable": True}}
@@ -126,15 +140,22 @@ def _key(kind: Usage) -> str:
     return _KEY if kind is Usage.OPEN else "${VLLM_API_KEY:-}"
 
 
-def _service(made: _Target, arguments: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, Any]:
+def _service(made: _Target, recipe: Recipe, arguments: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, Any]:
     cache = f"{made.home}/.cache"
+    passed = dict.fromkeys(_PASSED)  # without a value compose passes them on, and leaves out those that are not set
     return {
         "image": f"${{STACK_IMAGE:?{made.image}}}",
         "command": _Row(arguments),
-        "environment": {**environment, **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()}},
+        "environment": {
+            **environment,
+            **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()},
+            **passed,
+            "STACK_RECIPE": recipe.name,
+        },
+        "restart": _RESTART,
         "init": True,
         "shm_size": "1gb",
-        "volumes": [f"cache:{cache}", f"models:{cache}/huggingface"],
+        "volumes": [f"cache:{cache}", f"{_MODELS}:{cache}/huggingface"],
         "deploy": {
             "resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1, "capabilities": _Row(["gpu"])}]}}
         },

@@ -73,7 +73,8 @@ def demand(
             raise StackError(_refusal(recipe, wanted, memory, patience), _remedy(wanted, memory))
         tell("waiting for memory, in GB", round(memory.usable / 1e9), round(wanted / 1e9))
         time.sleep(min(_PAUSE, left))
-    return memory_advice.hidden(memory, wanted)
+    # A recipe for CPUs has no driver.
+    return memory_advice.hidden(memory, wanted) if recipe.hardware is not None else None
 
 
 def _refusal(recipe: Recipe, wanted: float, memory: Memory, patience: float) -> str:

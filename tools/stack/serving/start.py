@@ -195,7 +195,7 @@ class _Watch:
         """Check that it runs and is not late, and report its progress."""
         if self._process.poll() is not None:
             how = f"the server ended with {self._process.returncode} after {self._waited():.0f} s"
-            raise NotServing(self._guarded() or how, self._output.finished())
+            raise self._failed(how, self._output.finished())
         if self._left() <= 0:
             raise NotServing(f"the server is not ready after {self._start.longest:.0f} s", self._output.text())
         fresh = self._output.since(self._read)
@@ -233,11 +233,12 @@ class _Watch:
             how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
         except (*bounded_http.BROKEN, ValueError) as failed:
             how = f"the server does not answer its first request ({type(failed).__name__})"
-        raise NotServing(self._guarded() or how, self._output.text())
+        raise self._failed(how, self._output.text())
 
-    def _guarded(self) -> str | None:
-        """Return why the guard of the memory ended the server; None if it did not."""
-        return self._start.guard.reason if self._start.guard is not None else None
+    def _failed(self, how: str, log: str) -> NotServing:
+        """Return the error of a server that ended; if the guard of the memory ended it, that is why."""
+        reason = self._start.guard.reason if self._start.guard is not None else None
+        return NotServing(how, log) if reason is None else NotServing(reason, log, explained=True)
 
     def _waited(self) -> float:
         return time.monotonic() - self._began

@@ -21,6 +21,7 @@ from stack.model.verdict import Case
 from stack.proof import sources
 from stack.validation import laboratory
 from stack.validation.numerics import HEADERS, ON_CPU
+from stack.validation.pack import case_names
 from stack.validation.pack.recipes import RECIPES
 
 HERE = Path(__file__).parent
@@ -135,6 +136,8 @@ def _judges(name: str) -> tuple[str, ...]:
         return ("numerics/__main__.py", f"{laboratory.PLACE}/sm120_on_sm90/compiling.py")
     if name.startswith("bench/kernels/"):
         return (f"{laboratory.PLACE}/decoding/__main__.py",)
+    if name == case_names.BANDWIDTH:
+        return (f"{laboratory.PLACE}/target/bandwidth.py",)
     if suite in ("serve", "bench") and (recipe in _PACKED or fnmatchcase(name, "bench/*/*/*")):
         return ("pack/recipes.py", f"{laboratory.PLACE}/target/runner.py")
     models = ("model/__main__.py",) if suite in ("serve", "quality") else ()  # started as a process, not imported

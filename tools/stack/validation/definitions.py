@@ -189,6 +189,7 @@ def _packed(stack: Sha256) -> dict[str, Definition]:
     cases = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in case_names.of_recipe(recipe)}
     cases |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
     cases[f"{case_names.KERNELS}/all"] = Definition(_without_bar, _GPU)
+    cases[case_names.BANDWIDTH] = Definition(_without_bar, _GPU)
     cases |= {case_names.of_goal(goal.name): Definition(_least("found", goal.least), _GPU) for goal in decode_goals.GOALS}
     for comparison in COMPARISONS:
         for kind, least in comparison.least.items():

@@ -33,7 +33,8 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
 
     It holds the stack's wheels without code for other GPUs, their dependencies, and a script: unpack it there and run
     `python3 pack-GPU/validate.py`. The script refuses a damaged archive and a machine of another kind. It runs kernels and servers,
-    measures speed with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack gives the same bytes.
+    measures memory and speed with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack gives the same bytes.
+    --gpu sm121 is for a DGX Spark (aarch64).
     """
 
     target = targets.named(gpu)

@@ -18,13 +18,13 @@ from stack.base.progress import Count
 from stack.model.ids import Sha256
 from stack.store import cache as places
 
-LIMIT = 60_000_000
-"""Bytes of the largest archive that is made: it is copied like a working tree, over slow connections."""
 MANIFEST = "pack.json"
 SCRIPT = "validate.py"
 _EPOCH = 315_532_800
 """1980-01-01, the date of every file in the archive."""
-_FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6}]
+_PLAIN = [{"id": lzma.FILTER_LZMA2, "preset": 6}]
+_FILTERS = {"x86_64": [{"id": lzma.FILTER_X86}, *_PLAIN]}
+"""Filters by the processor that the libraries are for; Python's lzma has none for 64-bit Arm."""
 _PIECE = 64 * 2**20
 """Bytes of a piece. Pieces are compressed separately, so that all cores can work; xz reads the pieces of a file as one."""
 
@@ -39,10 +39,17 @@ class Packed:
     files: int
 
 
-def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Count) -> Packed:
+def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Count, limit: int) -> Packed:
     """Write an archive of files by their paths. Its manifest has `about` and the hash of every file.
 
     The file appears under its name when it is complete.
+
+    Args:
+        target: the file to write.
+        files: the content of each file, by its path in the archive.
+        about: what the manifest says of the archive; `platform` is the processor of its libraries.
+        tell: gets how many pieces are compressed, and of how many.
+        limit: bytes of the largest archive.
 
     Raises:
         StackError: the archive is too large.
@@ -54,21 +61,22 @@ def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], te
     manifest = (json.dumps({**about, "files": hashes}, indent=1) + "\n").encode()
     tar = _tar(folder, {MANIFEST: manifest, **{path: files[path] for path in sorted(files, key=_alike)}})
     begins = range(0, len(tar), _PIECE)
+    filters = _FILTERS.get(str(about.get("platform")), _PLAIN)
     target.parent.mkdir(parents=True, exist_ok=True)
     with places.appearing(target) as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, piece in enumerate(pool.map(lambda place: _compressed(tar[place : place + _PIECE]), begins), 1):
+        for done, piece in enumerate(pool.map(lambda place: _compressed(tar[place : place + _PIECE], filters), begins), 1):
             file.write(piece)
             tell(done, len(begins))
-            if file.tell() > LIMIT:
+            if file.tell() > limit:
                 raise StackError(
-                    f"the archive would be larger than {LIMIT // 10**6} MB",
+                    f"the archive would be larger than {limit // 10**6} MB",
                     "leave more of the wheels out: tools/stack/validation/pack/targets.py",
                 )
     return Packed(target, target.stat().st_size, places.hash_of(target), len(files) + 1)
 
 
-def _compressed(piece: memoryview) -> bytes:
-    return lzma.compress(piece, check=lzma.CHECK_SHA256, filters=_FILTERS)
+def _compressed(piece: memoryview, filters: list[dict[str, int]]) -> bytes:
+    return lzma.compress(piece, check=lzma.CHECK_SHA256, filters=filters)
 
 
 def _tar(folder: str, files: Mapping[str, bytes]) -> memoryview:

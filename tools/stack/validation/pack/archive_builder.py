@@ -10,10 +10,9 @@ from stack.model import digest
 from stack.model.series import PatchRef
 from stack.proof import proof_module
 from stack.validation import kernels, laboratory
-from stack.validation.pack import archive, bundled_wheels, contents
+from stack.validation.pack import archive, bundled_wheels, contents, recipes
 from stack.validation.pack.archive import Packed
 from stack.validation.pack.contents import Files
-from stack.validation.pack.recipes import RECIPES
 from stack.validation.pack.targets import Target
 
 UPSTREAMS = ("vllm", "flashinfer")
@@ -32,8 +31,9 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
 
     more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
     files = contents.installed([*wheels, *more], target, lambda done, total: stores.tell("reading wheels", done, total))
-    files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
-    files[contents.EMULATED] = kernels.library_for_sm90(stores).read_bytes()
+    files |= contents.plugin() | contents.own(stores.stack) | lacking(stores, target.name)
+    if target.emulates:
+        files[contents.EMULATED] = kernels.library_for_sm90(stores).read_bytes()
     files[archive.SCRIPT] = (laboratory.folder(stores.stack.root) / "target/script.py").read_bytes()
     about = {
         "schema": 1,
@@ -46,20 +46,20 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
         "stack": digest.of(stores.stack),
         "wheels": sorted(wheel.name for wheel in (*wheels, *more)),
     }
-    return archive.write(out, files, about, lambda done, total: stores.tell("packing", done, total))
+    return archive.write(out, files, about, lambda done, total: stores.tell("packing", done, total), target.limit)
 
 
-def lacking(stores: Stores) -> Files:
-    """Collect the changed files of each recipe that leaves patches out. Patches that the stack does not have are ignored.
+def lacking(stores: Stores, gpu: str) -> Files:
+    """Collect the changed files of each recipe of a GPU that leaves patches out. Patches that the stack does not have are ignored.
 
     Raises:
         StackError: a patch cannot be left out alone, changes other files than Python's, or shares a file with another one.
 
     """
-    named = {path for recipe in RECIPES for path in recipe.without}
+    named = {path for recipe in recipes.of(gpu) for path in recipe.without}
     left_out = {ref.path: _left_out(stores, ref) for ref in stores.stack.patches if ref.path in named}
     files: Files = {}
-    for recipe in RECIPES:
+    for recipe in recipes.of(gpu):
         for patch in recipe.without:
             for path, data in left_out.get(patch, {}).items():
                 place = f"{WITHOUT}/{recipe.name}/{path}"

@@ -8,6 +8,8 @@ CONTEXTS = (512, 2048)
 PROMPTS = (512, 2048, 8192)
 """Tokens of the prompts whose speed is measured."""
 KERNELS = "bench/kernels"
+BANDWIDTH = "bench/bandwidth"
+"""How fast the GPU's memory is read and copied: what a speed of decoding is held against."""
 
 
 def of_goal(name: str) -> str:

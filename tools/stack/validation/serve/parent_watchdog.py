@@ -25,7 +25,7 @@ from typing import IO
 PATIENCE = 20.0
 """Seconds that a server has to end after a signal."""
 _AT_ONCE = b"!"
-"""What the owner writes into the pipe to have the server killed without being asked to end first."""
+"""The owner writes this into the pipe to have the server killed without asking it to end first."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent ends."""
 

@@ -23,16 +23,19 @@ LAST = 15
 
 
 class NotServing(Exception):
-    """Raised when a server did not start. The first line says how it ended and why, then come the last lines of its log."""
+    """Raised when a server did not start. The first line says how it ended and why, then come the last lines of its log.
 
-    def __init__(self, how: str, log: str) -> None:
+    `explained`: `how` says why, whatever the log says.
+    """
+
+    def __init__(self, how: str, log: str, *, explained: bool = False) -> None:
         self.log = log
         """All of its output."""
         lines = log.splitlines() or ["it printed nothing"]
         first = vllm_log.read(log).error
         self.cause = first.text if first is not None else lines[-1]
         """The first error in the log, since later ones are mostly its consequences; without one, the last line."""
-        super().__init__("\n".join((f"{how}: {self.cause}", *lines[-LAST:])))
+        super().__init__("\n".join((how if explained else f"{how}: {self.cause}", *lines[-LAST:])))
 
 
 @dataclass(frozen=True, slots=True)
