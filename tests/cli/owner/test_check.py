@@ -171,8 +171,10 @@ def test_a_model_that_is_not_gpt_oss(run: SparkStack, monkeypatch: pytest.Monkey
     assert "cases not run: the prompts of qwen are not in gpt-oss's format" in " ".join(ran.out.split())
 
 
-def test_the_key_goes_to_the_server_only(run: SparkStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "secret-of-the-owner")
-    with right_server.serving() as url:
+def test_a_server_that_wants_a_key(run: SparkStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    with right_server.serving(key="secret-of-the-owner") as url:
+        assert "it wants a key: set VLLM_API_KEY to it" in asking.refused(run("check", *QUICK, "--url", url))
+        monkeypatch.setenv("VLLM_API_KEY", "secret-of-the-owner")
         ran = run("check", *QUICK, "--url", url, "--json")
+    assert ran.code == 0
     assert "secret-of-the-owner" not in ran.out + ran.err

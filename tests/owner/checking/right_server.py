@@ -24,7 +24,12 @@ def encode(texts: Mapping[str, str]) -> Mapping[str, Sequence[int]]:
 
 
 @contextmanager
-def serving(lie: lying_vllm.Lie = str, manner: servers.Manner = servers.Manner(), version: str = VERSION) -> Iterator[str]:  # noqa: B008
+def serving(
+    lie: lying_vllm.Lie = str,
+    manner: servers.Manner = servers.Manner(),  # noqa: B008
+    version: str = VERSION,
+    key: str | None = None,
+) -> Iterator[str]:
     """Serve as long as the block runs. `lie` changes the answers to the suite, `manner` those to the doctor."""
 
     def change(path: str, body: Json, good: Reply) -> Reply:
@@ -45,7 +50,7 @@ def serving(lie: lying_vllm.Lie = str, manner: servers.Manner = servers.Manner()
     how = servers.Manner(
         **{name: getattr(manner, name) for name in servers.Manner.__slots__} | {"change": change, "chat": chat}
     )
-    with servers.serving(how) as url:
+    with servers.serving(how, key) as url:
         yield url
 
 

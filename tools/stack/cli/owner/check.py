@@ -127,7 +127,7 @@ def _served(options: Options, url: str, known: State | None) -> ServedStack | No
         return served_stack.of_labels(labels, setup.image.digest)
     if options.root_if_any() is None:
         return None
-    return served_stack.of_stack(options.load(), endpoint.at(url).version())
+    return served_stack.of_stack(options.load(), endpoint.at(url, os.environ.get("VLLM_API_KEY")).version())
 
 
 def _labels(known: State, setup: Setup) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +49,7 @@ class CheckRequest:
     recipe: Recipe | None = None
     weights: Weights = Weights.REAL
     minutes: float = 2.0
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     tokenizer: Path | None = None
     context: int = 65_536
 
@@ -162,7 +162,7 @@ def verdict(request: CheckRequest, checked: CheckedServer, served: ServedStack) 
 
 
 def _subject(request: CheckRequest) -> _Subject:
-    server = endpoint.at(request.url)
+    server = endpoint.at(request.url, request.key)
     model = server.model(request.model)
     here = machine.here()
     on = request.recipe.hardware if request.recipe is not None else None
@@ -213,7 +213,7 @@ def _measured(
     except StackError as failed:
         return (), (), (), "", str(failed)
     share = 0.0 if request.weights is Weights.TINY else benchy.SHARE
-    target = benchy.Target(subject.server.url, subject.model.name, tokenizer, share)
+    target = benchy.Target(subject.server.url, subject.model.name, tokenizer, share, request.key)
     bench = short_bench.ShortBench(python, target, subject.model.length, subject.needs, request.minutes * 60)
     with clock_watch.watching() as watch:
         cases = tuple(short_bench.run(bench, tell))

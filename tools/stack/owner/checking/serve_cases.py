@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from stack.base.progress import Progress
@@ -29,7 +29,7 @@ class ServedModel:
 
     url: str
     model: str
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     stack: str | None = None
 
 
