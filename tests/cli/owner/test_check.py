@@ -86,9 +86,11 @@ def test_a_wrong_answer_exits_with_1(run: SparkStack, spark: FakeSpark, tmp_path
 def test_a_prompt_that_arrives_wrong_exits_with_1(run: SparkStack, spark: FakeSpark) -> None:
     with right_server.serving(lambda text: text.replace('"prompt_token_ids": [200006', '"prompt_token_ids": [7')) as url:
         asking.up(urlsplit(url).port or 0)
-        ran = run("check", *QUICK)
+        ran, whole = run("check", *QUICK), run("check", *QUICK, "-v")
     assert ran.code == 1
     assert "✗ serve/running/prompt/" in ran.out
+    assert "request: POST" not in ran.out
+    assert "request: POST" in whole.out
 
 
 def test_a_server_of_no_stack_has_no_verdict(run: SparkStack, tmp_path: Path) -> None:

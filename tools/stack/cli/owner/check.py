@@ -15,7 +15,7 @@ from stack.cli.common import Options, json_option, one_line, print_json, print_t
 from stack.cli.completing import complete_recipes
 from stack.cli.owner.doctor import as_json as remark_json
 from stack.cli.owner.doctor import show
-from stack.cli.rendering import text
+from stack.cli.rendering import settings, text
 from stack.cli.sentences import fact, say
 from stack.deploy import recipes
 from stack.model.verdict import Case, Outcome, Weights, case_json
@@ -30,8 +30,6 @@ from stack.validation import endpoint
 
 _MINUTES = 2.0
 _MOST = 60.0
-_SHOWN = 3
-"""Lines of a reason that are shown; the verdict has all of them."""
 
 
 @click.command("check")
@@ -185,7 +183,7 @@ def _print(request: CheckRequest, found: CheckedServer, file: Path | None) -> No
 def _print_case(sign: str, colour: str, case: Case) -> None:
     first, *rest = case.why.splitlines() or [""]
     fact(one_line(f"{sign} {case.name}: {first}"), mark=sign, fg=colour, bold=True)
-    for line in rest[: _SHOWN - 1]:
+    for line in rest if settings.current().verbose else ():
         fact(one_line(line), indent="    ", below="")
 
 
