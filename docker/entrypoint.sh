@@ -19,7 +19,7 @@ for package in $STACK_PACKAGES; do
     fi
 done
 # A recipe that this image does not know is its owner's own.
-if ! stack --root /opt/stack/share/stack recipe show "${STACK_RECIPE:-}" > /dev/null 2>&1; then
+if [ -n "${STACK_RECIPE:-}" ] && ! stack --root /opt/stack/share/stack recipe show "$STACK_RECIPE" > /dev/null 2>&1; then
     STACK_RECIPE=
 fi
 if ! said=$(stack --root /opt/stack/share/stack doctor --python /opt/stack/bin/python \

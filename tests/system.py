@@ -12,6 +12,7 @@ from pathlib import Path
 
 PACKAGES = {
     "buildah": "buildah",
+    "catatonit": "catatonit",
     "chromium": "chromium",
     "mmdebstrap": "mmdebstrap",
     "podman": "podman",

@@ -150,6 +150,10 @@ def test_what_it_builds_is_what_the_stack_carries(stack: Stack, ready: World, ba
     assert "TIKTOKEN_ENCODINGS_BASE" in ran.stderr
     assert "stack doctor finds that something is wrong: mend it, or set STACK_UNCHECKED=1 to serve all the same\n" in ran.stderr
     assert inside(image, "env", "STACK_UNCHECKED=1", *bad[1:]).stdout == "serves\n"
+    # The recipe is the doctor's, too; one that the image does not know is none of its business.
+    for recipe in ("gpt-oss-120b-spark", "my-own"):
+        ran = inside(image, "env", f"STACK_RECIPE={recipe}", "/opt/stack/entrypoint.sh", "echo", "serves")
+        assert (ran.returncode, ran.stdout) == (0, "serves\n"), ran.stderr
     # Without a command it serves; this small world has no vLLM.
     assert "vllm" in inside(image, "/opt/stack/entrypoint.sh", "--model", "x").stderr
 

@@ -51,6 +51,6 @@ def refused(ran: Ran) -> str:
 def up(port: int, recipe: str = "gpt-oss-120b-spark", folder: str = "/models/gpt-oss-120b") -> None:
     """Write the state of a server that runs."""
     setup = Setup(
-        recipe, Image("registry.example/stack:1", DIGEST, ID, True), Model(folder, "openai/gpt-oss-120b", "a" * 40), port
+        recipe, Image("registry.example/stack:1", DIGEST, ID, None), Model(folder, "openai/gpt-oss-120b", "a" * 40), port
     )
     state.write(state.path(), State("docker", now=setup))

@@ -13,9 +13,10 @@ from stack.doctor.knowledge.values import whole
 from stack.proof.compiling import architecture
 
 EACH = (5 * 10**9, 10 * 10**9)
-"""Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
+"""Bytes that the compiler takes for one CUTLASS kernel: 3 to 8 GiB on a GB10 (flashinfer-ai/flashinfer#3634), 8.1 GB for this stack's largest,
+with room for more."""
 MOST_JOBS = 8
-"""Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
+"""Number of compilers that 128 GB hold if nothing else runs (40-80 GB by `EACH`)."""
 JOBS = 2
 """Number of compilers that is advised, as in the recipes: they take 10-20 GB, which a server leaves of 128 GB beside its model."""
 _NORMAL = Version("0.7.0")

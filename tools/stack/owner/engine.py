@@ -4,8 +4,8 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from stack.base.errors import StackError
@@ -14,13 +14,18 @@ from stack.base.text import shortened
 ENGINES = ("docker", "podman")
 """In the order in which they are tried: DGX OS has docker."""
 _SHOWN = 300
+_KEPT = 20
+"""Last lines of a command's output that an error is looked for in."""
 _ASKED = 60.0
 """Seconds that a question to the engine may take; a pull, a start and a stop have no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as the engine describes it: whether it runs, how often it was restarted, its labels, and its image's id."""
+    """A container as the engine describes it: whether it runs, how often it was restarted, its image's id, labels and variables.
+
+    `variables` may hold an API key: never print them.
+    """
 
     id: str
     running: bool
@@ -29,6 +34,7 @@ class Container:
     exit_code: int
     image: str
     labels: Mapping[str, str]
+    variables: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Engine:
             int(state["ExitCode"]),
             _id(values["Image"]),
             values["Config"].get("Labels") or {},
+            dict(word.partition("=")[::2] for word in values["Config"].get("Env") or ()),
         )
 
     def image(self, name: str) -> Mapping[str, Any] | None:
@@ -80,6 +87,49 @@ class Engine:
             verb = next(word for word in arguments if not word.startswith("-"))
             raise StackError(f"{self.name} {verb} failed: {_last(done.stderr)}", _remedy(self.name, done.stderr))
         return done.stdout
+
+    def output(self, *arguments: str) -> bytes:
+        """Run a command of the engine, and return all that it prints.
+
+        Raises:
+            StackError: It failed.
+
+        """
+        done = subprocess.run(
+            [self.name, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        if done.returncode:
+            text = done.stdout.decode("utf-8", "replace")
+            raise StackError(f"{self.name} {arguments[0]} failed: {_last(text)}", _remedy(self.name, text))
+        return done.stdout
+
+    def lines(self, *arguments: str, each: Callable[[str], None]) -> None:
+        """Run a command of the engine, and pass on each line that it prints.
+
+        Raises:
+            StackError: It failed; the message has its last line.
+
+        """
+        kept: list[str] = []
+        with subprocess.Popen(
+            [self.name, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    kept = [*kept[-_KEPT:], line]
+                    each(line)
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode:
+            text = "".join(kept)
+            raise StackError(f"{self.name} {arguments[0]} failed: {_last(text)}", _remedy(self.name, text))
 
     def _described(self, kind: str, name: str) -> Mapping[str, Any] | None:
         done = self._ran((kind, "inspect", name), _ASKED, None)
