@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs harmony-sequences test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
+.PHONY: demo demo-ladder demo-watch test announce sources quick quick-tests test-proofs proofs harmony-sequences test-kernels test-images test-all lint types lock docs reference release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -27,6 +27,10 @@ demo: $(VENV)/stamp
 # Not part of the checks: it says first what it downloads, keeps and takes.
 demo-ladder: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/ladder.sh
+
+# Two nights of `stack watch` on a forge of this machine.
+demo-watch: $(VENV)/stamp
+	@$(BIN)/python examples/watch_demo.py
 
 # Prints what a stage took, whether it passed or not: $(call stage,NAME,COMMAND)
 stage = @start=$$(date +%s); $(2); status=$$?; echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status

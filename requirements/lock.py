@@ -21,6 +21,7 @@ LISTS = (
     "examples/fork-v0.17.1/tests/requirements.txt",
     "tools/stack/validation/requirements.txt",
     "tools/stack/validation/bench/requirements.txt",
+    "tools/stack/owner/checking/requirements.txt",
     "tools/stack/images/requirements.txt",
 )
 """The lock of a list is the file `requirements.lock` in the same folder."""

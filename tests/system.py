@@ -12,6 +12,7 @@ from pathlib import Path
 
 PACKAGES = {
     "buildah": "buildah",
+    "catatonit": "catatonit",
     "chromium": "chromium",
     "mmdebstrap": "mmdebstrap",
     "podman": "podman",
@@ -21,6 +22,10 @@ PACKAGES = {
     "shellcheck": "shellcheck",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
+    "ip": "iproute2",
+    "rsync": "rsync",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
 }
 """Which of Debian's packages have the programs."""
 

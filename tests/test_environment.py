@@ -25,7 +25,19 @@ CHOSEN = {
     "doctor/machine.py": ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TIKTOKEN_ENCODINGS_BASE", "TIKTOKEN_RS_CACHE_DIR"),
     "store/git.py": ("GIT_SSL*", "GIT_SSH*", "GIT_PROXY*", "GIT_HTTP*", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL", "GIT_CONFIG*"),
     "store/indexes.py": ("PIP_*",),
-    "upstreaming/credentials.py": ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    "forge/credentials.py": ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    "cli/program.py": ("_STACK_COMPLETE",),
+    "cli/owner/up.py": (),  # looks for the key of the API only
+    "owner/hub_client.py": (
+        "HF_TOKEN",
+        "HF_TOKEN_PATH",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "HF_ENDPOINT",
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+    ),
+    "owner/server.py": (),  # all are passed on to the engine
     "cli/serve.py": (),  # compared with the server's variables
     "wheels/building.py": (),  # all that a build depends on, and those of the next line
     "wheels/clones.py": ("*_SRC_DIR",),

@@ -53,6 +53,7 @@ _CONTENTS = {
         "recipes",
         "report",
         "lanes",
+        "watch",
         "export",
     ),
     "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "doctor", "exit-codes", "environment", "plug-ins"),

@@ -46,17 +46,21 @@ class Ran:
 
     def refused(self) -> str:
         """The one line of an error, which every refusal is; with `--json` the document on stdout says the same."""
+        return self.refused_by("stack")
+
+    def refused_by(self, program: str) -> str:
+        """The same for a program of another name."""
         assert self.code == 2, self
         if self.out:
             error = json_documents.check(self.out)
             assert (error["schema"], error["exit_code"]) == ("stack/error/1", 2)
             said = ": ".join(filter(None, (error["problem"], error["remedy"])))
-            assert self.err == f"stack: {one_line(said)}\n"
+            assert self.err == f"{program}: {one_line(said)}\n"
         assert self.err.endswith("\n")
         # On a busy machine a step takes long enough for a line of its own.
-        [line] = [line for line in self.err.splitlines() if not line.removeprefix("stack: ").startswith(LONG_STEPS)]
-        assert line.startswith("stack: ")
-        return line.removeprefix("stack: ")
+        [line] = [line for line in self.err.splitlines() if not line.removeprefix(f"{program}: ").startswith(LONG_STEPS)]
+        assert line.startswith(f"{program}: ")
+        return line.removeprefix(f"{program}: ")
 
 
 Stack = Callable[..., Ran]

@@ -29,7 +29,7 @@ LEAVES = {
     and name not in SCRIPTS
 }
 WHOLE = dict(schemas.every())
-MORE_KEYS = {"result", "patch_facts", "resolution", "recipe", "verdict", "rule"}
+MORE_KEYS = {"result", "patch_facts", "resolution", "recipe", "verdict", "rule", "outcome"}
 """Shared values that others add keys to; each place that uses one closes it."""
 
 

@@ -91,7 +91,7 @@ CALLS: tuple[tuple[object, ...], ...] = (
     *((*name.split(), "--help") for name in sorted(cli.lazy)),
 )
 """Every verb that prints a table or a hint and runs on a small stack, in an order in which each finds something to say."""
-ADVISED = re.compile(rf"(?<!the )(?<!this )(?<!that )(?<!a )\bstack (?:{'|'.join(sorted(cli.lazy))})\b")
+ADVISED = re.compile(rf"(?<!spark-)(?<!the )(?<!this )(?<!that )(?<!a )\bstack (?:{'|'.join(sorted(cli.lazy))})\b")
 Call = Callable[..., Ran]
 
 

@@ -32,7 +32,7 @@ def test_it_is_ascii(page: str) -> None:
 def test_every_command_and_option_is_there(page: str) -> None:
     plain = page.replace("\\-", "-")
     for name, command in VERBS.items():
-        if isinstance(command, click.Group):
+        if isinstance(command, click.Group) or name.startswith("spark-stack "):
             continue
         section = plain.partition(f'\n.SS "{name} [')[2].partition("\n.SS ")[0] or plain.partition(f'\n.SS "{name} ')[2]
         assert section, name

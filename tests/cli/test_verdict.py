@@ -161,3 +161,19 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(world: World, tmp_path: Pat
         assert not found.whole
         cases.add(len(found.cases))
     assert len(cases) == 6
+
+
+def test_table(stack: Stack, good: Path, world: World, tmp_path: Path) -> None:
+    assert stack("verdict", "table").out == "no verdict is kept\n"
+    speeds = [passed(f"bench/decode/decode/{context}", **{"tok/s": 400.0}) for context in (512, 2048)]
+    kept = world.root / "validation/verdicts/deep"
+    kept.mkdir(parents=True)
+    file(kept, "v.json", of(world.load(), *speeds))
+    assert "decode kernels: 2 of 2 cases passed; bench" in " ".join(stack("verdict", "table").out.split())
+    text = stack("verdict", "table", "--markdown").out
+    assert text.splitlines()[0] == "| machine | server | stack | date | after 512 | after 2048 | what it proves |"
+    named = parsed(stack("verdict", "table", good, "--json"))["rows"]
+    assert [(row["server"], row["passed"], row["ran"]) for row in named] == [(None, 1, 1)]
+    assert parsed(stack("verdict", "table", good, "--speeds", "--json"))["rows"] == []
+    good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
+    assert "was altered" in stack("verdict", "table", good).refused()

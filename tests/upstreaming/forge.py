@@ -40,6 +40,8 @@ class Forge:
     root: Path
     url: str = ""
     passwords: dict[str, str] = field(default_factory=dict)
+    programs: set[str] = field(default_factory=set)
+    """Accounts of programs, which may push everywhere."""
     hidden: set[str] = field(default_factory=set)
     """Repositories that only their owner may read."""
     old: bool = False
@@ -108,7 +110,7 @@ def serving(root: Path) -> Iterator[Forge]:
             user, _, password = (request.user or "").partition(":")
             if request.user is None or forge.passwords.get(user) != password:
                 return 401
-            return 0 if name.startswith(f"{user}/") else 403
+            return 0 if name.startswith(f"{user}/") or user in forge.programs else 403
 
         def variables(self, request: Request) -> dict[str, str]:
             found = {

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
+from stack.forge.github import GitHub
+from stack.forge.repositories import Repository
 from stack.upstreaming import duplicate_search
 from stack.upstreaming.duplicate_search import Search, Searcher
-from stack.upstreaming.forge import Repository
-from stack.upstreaming.github import GitHub
 from stack.upstreaming.proposal import Part, Proposal
 
 from ..carry.world import World, template, world
+from ..forge.fake_github import Answer, Hub
 from .conftest import UP
-from .fake_github import Answer, Hub
 
 __all__ = ["template", "world"]
 

@@ -15,9 +15,9 @@ from stack.model.stack import load
 from tests.cli.conftest import SCRIPT, Ran, unwrapped
 
 from ..carry.world import isolate
+from ..forge.fake_github import Handler, Hub, Repo, Request
 from . import forge as forges
 from .conftest import READER, TOKEN
-from .fake_github import Handler, Hub, Repo, Request
 from .terminal import Answer, answered
 from .test_push_verb import PUSH, run
 from .world import Contributor, contributor

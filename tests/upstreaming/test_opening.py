@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from stack.base.errors import StackError
+from stack.forge.github import GitHub
+from stack.forge.repositories import PullState, Repository
 from stack.model import switch
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, State
@@ -13,13 +15,11 @@ from stack.model.stack import load
 from stack.store import pushed_refs
 from stack.store.pushed_refs import Pushed
 from stack.upstreaming import following, opening
-from stack.upstreaming.forge import PullState, Repository
-from stack.upstreaming.github import GitHub
 from stack.upstreaming.opening import Head
 from stack.upstreaming.proposal import Part, Proposal
 
+from ..forge.fake_github import Answer, Handler, Hub, Repo
 from .conftest import MINE, READER, TOKEN, UP
-from .fake_github import Answer, Handler, Hub, Repo
 from .world import Contributor, proposal
 
 UPSTREAM = Repository("github.com", "up", "gamma")

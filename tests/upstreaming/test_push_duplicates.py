@@ -7,7 +7,7 @@ import pytest
 
 from stack.model.stack import load
 
-from .fake_github import Hub, Repo
+from ..forge.fake_github import Hub, Repo
 from .test_push_verb import PUSH, run
 from .world import Contributor
 

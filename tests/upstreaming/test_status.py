@@ -7,8 +7,8 @@ import pytest
 
 from ..carry.world import World, template, world
 from ..cli.conftest import Stack, stack, unwrapped
+from ..forge.fake_github import Answer, Hub, Repo
 from .conftest import TOKEN, UP
-from .fake_github import Answer, Hub, Repo
 
 __all__ = ["stack", "template", "world"]
 

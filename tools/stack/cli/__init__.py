@@ -51,6 +51,7 @@ _VERBS = {
     "undo": "Restore the state before the last change of the stack.",
     "validate": "Measure kernels, a server or an archive on this machine.",
     "verdict": "Show, compare and sign verdicts; judge them by a gate.",
+    "watch": "Carry the stack every night; keep issues and drafts.",
     "wheel": "Inspect and compare wheels; index a folder of them.",
 }
 

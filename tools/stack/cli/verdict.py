@@ -16,6 +16,7 @@ from stack.model.verdict import Case, Outcome, Verdict, case_json
 if TYPE_CHECKING:
     from stack.validation.gates import Judgement, Standing
     from stack.validation.verdict_diff import Difference
+    from stack.validation.verdict_table import Row
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
 _ALIKE = 3
@@ -194,6 +195,54 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
         print_json({"signature": str(signature)})
     else:
         click.echo(f"signed: {signature}")
+
+
+@command.command("table")
+@click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--markdown", is_flag=True, help="Print the table in Markdown, as the README has it.")
+@click.option("--speeds", is_flag=True, help="Leave out verdicts in which no server's speed was measured.")
+@json_option
+@click.pass_obj
+def table(options: Options, files: tuple[Path, ...], markdown: bool, speeds: bool, as_json: bool) -> None:
+    """Show verdicts as one table: machine, server, stack, date, tokens per second, and what passed. Default: all kept verdicts."""
+
+    from stack.validation import verdict_table  # noqa: PLC0415  (see `diff`)
+
+    kept = [] if files else sorted((options.find_root() / "validation/verdicts").rglob("*.json"))
+    found = verdict_table.rows(verdict.load_file(file) for file in files or kept)
+    found = [row for row in found if row.speeds or not speeds]
+    if as_json:
+        print_json({"rows": [_row_json(row) for row in found]})
+    elif markdown:
+        click.echo(verdict_table.markdown(found), nl=False)
+    elif found:
+        contexts = verdict_table.contexts(found)
+        head = ("machine", "stack", "date", *(f"after {context}" for context in contexts), "server")
+        print_table(head, [_table_row(row, contexts) for row in found])
+    else:
+        click.echo("no verdict is kept")
+
+
+def _table_row(row: "Row", contexts: Sequence[int]) -> tuple[str, ...]:
+    speeds = (f"{row.speeds[context]:.1f}" if context in row.speeds else "-" for context in contexts)
+    return row.machine, row.stack[:8], row.date[:10], *speeds, ": ".join(filter(None, (row.title, row.proof)))
+
+
+def _row_json(row: "Row") -> dict[str, object]:
+    return {
+        "file": str(row.file),
+        "machine": row.machine,
+        "stack": row.stack,
+        "pins": dict(row.pins),
+        "made": row.date,
+        "server": row.server or None,
+        "title": row.title or None,
+        "weights": row.weights.value if row.weights is not None else None,
+        "speeds": {str(context): round(speed, 3) for context, speed in row.speeds.items()},
+        "passed": row.passed,
+        "ran": row.ran,
+        "suites": list(row.suites),
+    }
 
 
 @command.command("require")

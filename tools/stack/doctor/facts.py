@@ -154,10 +154,15 @@ def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
         hashes=dict(_hashes(environment)),
         pins={pin.archive.package: pin.archive.version for pin in pins if pin.archive is not None},
         utilization=utilization,
-        is_nvidia=any(map(_is_gpu, Path("/sys/bus/pci/devices").glob("*"))),
+        is_nvidia=has_nvidia_gpu(),
         frees=memory_advice.steps(memory),
         killers=memory_holders.running(available_memory.HERE.proc, KILLERS),
     )
+
+
+def has_nvidia_gpu(devices: Path = Path("/sys/bus/pci/devices")) -> bool:
+    """Tell whether the PCI bus has a GPU of NVIDIA, with or without a driver."""
+    return any(map(_is_gpu, devices.glob("*")))
 
 
 def _is_gpu(device: Path) -> bool:

@@ -127,6 +127,16 @@ def download(source: str | Reference, folder: Path, *, tls: bool = True) -> None
     _run(origin, "copy", *options, "--", str(origin), f"dir:{folder}")
 
 
+def load(source: Reference, storage: str) -> None:
+    """Copy an image of this machine's platform into an engine's storage: `docker-daemon:NAME` or `containers-storage:NAME`.
+
+    Raises:
+        StackError: as with `raw`.
+
+    """
+    _run(source, "copy", "--quiet", "--", str(source), storage)
+
+
 def tags(repository: str | Reference, *, tls: bool = True) -> tuple[str, ...]:
     """Return the tags of a repository, in order.
 

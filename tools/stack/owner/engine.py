@@ -2,25 +2,32 @@
 """The engine that runs the owner's container: docker or podman, by commands that both take."""
 
 import json
+import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from stack.base.errors import StackError
 from stack.base.text import shortened
+from stack.owner.nodes.reach import Node
 
 ENGINES = ("docker", "podman")
 """In the order in which they are tried: DGX OS has docker."""
 _SHOWN = 300
+_KEPT = 20
+"""Last lines of a command's output that an error is looked for in."""
 _ASKED = 60.0
 """Seconds that a question to the engine may take; a pull, a start and a stop have no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as the engine describes it: whether it runs, how often it was restarted, its labels, and its image's id."""
+    """A container as the engine describes it: whether it runs, how often it was restarted, its image's id, labels and variables.
+
+    `variables` may hold an API key: never print them.
+    """
 
     id: str
     running: bool
@@ -29,13 +36,20 @@ class Container:
     exit_code: int
     image: str
     labels: Mapping[str, str]
+    variables: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine by the name of its program."""
+    """An engine by the name of its program, on this machine or on another node."""
 
     name: str
+    node: Node | None = None
+
+    def words(self, *arguments: str) -> list[str]:
+        """Return the command of this machine that runs a command of the engine."""
+        words = (self.name, *arguments)
+        return list(words if self.node is None else self.node.shell(shlex.join(words)))
 
     def container(self, name: str) -> Container | None:
         """Describe a container; None if there is none of that name.
@@ -56,6 +70,7 @@ class Engine:
             int(state["ExitCode"]),
             _id(values["Image"]),
             values["Config"].get("Labels") or {},
+            dict(word.partition("=")[::2] for word in values["Config"].get("Env") or ()),
         )
 
     def image(self, name: str) -> Mapping[str, Any] | None:
@@ -81,6 +96,53 @@ class Engine:
             raise StackError(f"{self.name} {verb} failed: {_last(done.stderr)}", _remedy(self.name, done.stderr))
         return done.stdout
 
+    def output(self, *arguments: str) -> bytes:
+        """Run a command of the engine, and return all that it prints.
+
+        Raises:
+            StackError: It failed.
+
+        """
+        done = subprocess.run(
+            self.words(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        if done.returncode:
+            text = done.stdout.decode("utf-8", "replace")
+            raise StackError(f"{self.name} {arguments[0]} failed: {_last(text)}", _remedy(self.name, text))
+        return done.stdout
+
+    def lines(self, *arguments: str, each: Callable[[str], None]) -> None:
+        """Run a command of the engine, and pass on each line that it prints.
+
+        Raises:
+            StackError: It failed; the message has its last line.
+
+        """
+        kept: list[str] = []
+        with subprocess.Popen(
+            self.words(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    kept = [*kept[-_KEPT:], line]
+                    each(line)
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode:
+            text = "".join(kept)
+            raise StackError(f"{self.name} {arguments[0]} failed: {_last(text)}", _remedy(self.name, text))
+
     def _described(self, kind: str, name: str) -> Mapping[str, Any] | None:
         done = self._ran((kind, "inspect", name), _ASKED, None)
         if done.returncode:
@@ -101,7 +163,7 @@ class Engine:
     ) -> "subprocess.CompletedProcess[str]":
         try:
             return subprocess.run(
-                [self.name, *arguments],
+                self.words(*arguments),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base.errors import StackError
+from stack.deploy.recipes import RANK
 from stack.model import document
 from stack.model.document import Table
 from stack.store import cache
@@ -36,13 +37,13 @@ class Step(StrEnum):
 class Image:
     """An image: the name that the user gave, its digest, and its id in the engine, by which it is run.
 
-    `signed`: its attestations were verified with a key.
+    `key`: the file of the public key that its attestations were verified with; None: they were not.
     """
 
     name: str
     digest: str
     id: str
-    signed: bool
+    key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ class Setup:
     extra: tuple[str, ...] = ()
 
     @property
+    def spread(self) -> bool:
+        """Whether this is one of several nodes that serve together."""
+        return RANK in self.variables
+
+    @property
     def url(self) -> str:
         """The address at which this machine reaches it."""
         return f"http://127.0.0.1:{self.port}"
@@ -82,7 +88,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a verb is doing, or was doing when it was killed: the verb, its step, the recipe and the name of the image."""
+    """Work that is not finished, because a verb is doing it or was killed: verb, step, recipe, and the name of the image."""
 
     verb: str
     step: Step
@@ -132,8 +138,8 @@ def read(file: Path) -> State | None:
     table = Table(values, file=file)
     table.whole("schema")
     made = State(
-        table.text("engine"),
-        table.text("container"),
+        table.text("engine", pattern="docker|podman", meaning="docker or podman"),
+        table.text("container", pattern=r"[a-zA-Z0-9][\w.-]*", meaning="a container's name"),
         _setup(table, "now"),
         _setup(table, "before"),
         _setup(table, "target"),
@@ -206,7 +212,7 @@ def _image(table: Table) -> Image:
         table.text("name"),
         table.text("digest", pattern="sha256:[0-9a-f]{64}", meaning="a digest"),
         table.text("id", pattern="sha256:[0-9a-f]{64}", meaning="an image's id"),
-        table.flag("signed"),
+        table.text("key") if table.given("key") else None,
     )
     table.finish()
     return made

@@ -7,6 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from stack.base.addresses import redacted
+from stack.carry import evidence
+from stack.carry.evidence import short_ids
 from stack.carry.forecast import Forecast
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.rebase import Leg, Rebase
@@ -16,9 +18,7 @@ from stack.model.patch import Patch, files
 from stack.model.pins import Pin
 from stack.model.series import Series
 from stack.model.stack import Stack
-from stack.reporting import evidence
 from stack.reporting.elements import is_safe
-from stack.reporting.evidence import short_ids
 from stack.reporting.report import Cell, Ladder, Landing, PatchLine, PinLine, Report, Row, SeriesLine
 
 if TYPE_CHECKING:

@@ -4,18 +4,16 @@
 Foreign text stands in code spans, where GitHub makes no links, mentions, references to issues, or markup of it.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from stack.base.markdown import code, table_row, words
+from stack.carry.evidence import CAUSE
 from stack.reporting.charts import day
-from stack.reporting.elements import clean
-from stack.reporting.evidence import CAUSE
 from stack.reporting.looks import LOOKS
 from stack.reporting.report import Ladder, Report, Row, age_words, by_release, how_many
 
 LARGEST = 60_000
 """Characters of the longest text: GitHub refuses the text of a pull request with more than 65,536."""
-_HARMLESS = re.compile(r"[A-Za-z](?:[A-Za-z0-9 .,()/-]|: )*")
 _WIDEST = 40
 """Releases in the widest table."""
 
@@ -28,18 +26,6 @@ def render(report: Report) -> str:
             return text
     cut = text[: LARGEST - 100].rpartition("\n")[0]
     return f"{cut}\n\nThis text was cut, since it is too long for a pull request.\n"
-
-
-def code(text: str) -> str:
-    """Return foreign text as a code span that also a table can hold; the two characters that would end it are replaced."""
-    plain = clean(" ".join(text.split())).replace("`", "'").replace("|", "¦")
-    return f"`{plain}`" if plain else ""
-
-
-def words(text: str) -> str:
-    """Return text as it is if no renderer of Markdown could see markup, a link or a mention in it; otherwise as a code span."""
-    harmless = _HARMLESS.fullmatch(text) and "www." not in text.lower() and text == text.strip()
-    return text if harmless else code(text)
 
 
 def _summary(ladder: Ladder) -> str:
@@ -92,13 +78,13 @@ def _ladder(ladder: Ladder, *, quiet: bool) -> Iterator[str]:
     yield from ("", f"## {words(f'{upstream}{ladder.old} to {ladder.new}')}", "")
     rows = [row for row in ladder.rows if quiet or row.open]
     releases = ladder.releases[-_WIDEST:]
-    yield _row(("patch", *(code(release) for release in releases), "result"))
-    yield _row(["---"] * (len(releases) + 2))
+    yield table_row(("patch", *(code(release) for release in releases), "result"))
+    yield table_row(["---"] * (len(releases) + 2))
     for row in rows:
         cells = [f"**{LOOKS[cell.outcome].letter}**" if cell and cell.open else LOOKS[cell.outcome].letter if cell else ""
                  for cell in row.cells[-_WIDEST:]]  # fmt: skip
         where = f" ({code(row.decided)})" if row.decided and len(ladder.releases) > 1 else ""
-        yield _row((code(row.name), *cells, f"{row.outcome.value}{where}"))
+        yield table_row((code(row.name), *cells, f"{row.outcome.value}{where}"))
     if len(rows) < len(ladder.rows):
         yield ""
         yield f"{len(ladder.rows) - len(rows)} patches that need nobody are left out, since the text would be too long."
@@ -125,11 +111,11 @@ def _reasons(report: Report) -> Iterator[str]:
 def _series(report: Report) -> Iterator[str]:
     if not report.series:
         return
-    yield from ("", "## Series", "", _row(("series", "state", "needs", "patches", "lines")), _row(["---"] * 5))
+    yield from ("", "## Series", "", table_row(("series", "state", "needs", "patches", "lines")), table_row(["---"] * 5))
     for each in report.series:
         patches = [patch for patch in report.patches if patch.series == each.name]
         size = f"+{sum(patch.added for patch in patches)} -{sum(patch.removed for patch in patches)}" if patches else ""
-        yield _row((code(each.name), each.state, code(", ".join(each.needs)), str(len(patches)), size))
+        yield table_row((code(each.name), each.state, code(", ".join(each.needs)), str(len(patches)), size))
 
 
 def _numbers(report: Report) -> Iterator[str]:
@@ -141,9 +127,9 @@ def _numbers(report: Report) -> Iterator[str]:
     if report.points:
         first, last = report.points[0], report.points[-1]
         most = max(report.points, key=lambda point: point.lines)
-        yield from ("", "## Lines carried over time", "", _row(("", "date", "patches", "lines")), _row(["---"] * 4))
+        yield from ("", "## Lines carried over time", "", table_row(("", "date", "patches", "lines")), table_row(["---"] * 4))
         for name, point in (("first", first), ("most", most), ("now", last)):
-            yield _row((name, day(point.when), str(point.patches), str(point.lines)))
+            yield table_row((name, day(point.when), str(point.patches), str(point.lines)))
 
 
 def _landed(report: Report) -> Iterator[str]:
@@ -155,7 +141,3 @@ def _landed(report: Report) -> Iterator[str]:
         for landing in its:
             commit = f" with {code(f'{landing.commit} {landing.subject or str()}')}" if landing.commit else ""
             yield f"  - {code(landing.name)}{commit}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

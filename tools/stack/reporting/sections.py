@@ -3,9 +3,9 @@
 
 from xml.etree.ElementTree import Element
 
+from stack.carry.evidence import CAUSE
 from stack.reporting import charts, graph
 from stack.reporting.elements import add, element, link
-from stack.reporting.evidence import CAUSE
 from stack.reporting.heat_map import chip, identifier, scrolling
 from stack.reporting.report import Landing, PatchLine, Report, Row, SeriesLine, age_words, by_release, how_many, thinned
 

@@ -10,15 +10,13 @@ import yaml
 
 from stack.base.errors import StackError
 from stack.deploy.recipes import RANK, Recipe
+from stack.serving import container
 from stack.serving.command import HOST, PORT, command
+from stack.serving.container import INSIDE
 
-INSIDE = "0.0.0.0"  # noqa: S104 - of the container's own network; the published port determines who can reach it
 _HERE = f"${{STACK_PORT:-{PORT}}}"
 _THERE = "${STACK_HOST:?the address to listen at, as 0.0.0.0}"
 _KEY = "${VLLM_API_KEY:?the key that clients shall send}"
-_CACHES = {"TRITON_CACHE_DIR": "triton", "CUDA_CACHE_PATH": "nv", "HF_MODULES_CACHE": "modules", "HF_TOKEN_PATH": "token"}
-"""Below the cache's folder. By default the first two are outside of it, and are lost with the container. The others would be in the folder of
-models, which the image's user may not write, or whose token it may not read, if it is the owner's own."""
 _PASSED = ("HF_TOKEN", "HF_HUB_OFFLINE", "STACK_UNCHECKED")
 """Variables that the container has if its owner's shell, or the file .env, has them."""
 _RESTART = "${STACK_RESTART:-unless-stopped}"
@@ -26,8 +24,11 @@ _MODELS = "${STACK_MODELS:-models}"
 _WIDTH = 128
 
 
-_CONFINED: dict[str, Any] = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
-"""A server needs no capability. A development container has them: its root user must read all mounted sources."""
+_CONFINED: dict[str, Any] = {
+    "cap_drop": [container.NO_CAPABILITY],
+    "security_opt": [f"{container.NO_NEW_PRIVILEGES}:true"],
+}
+"""A development container is not confined: its root user must read all mounted sources."""
 
 
 class Usage(StrEnum):
@@ -46,7 +47,7 @@ class _Target:
     home: str
 
 
-_SERVE = _Target("the name that stack image load prints, or that of a published image", "/home/stack")
+_SERVE = _Target("the name that stack image load prints, or that of a published image", container.HOME)
 _DEVELOP = _Target("the name under which stack image load loaded the development target", "/root")
 
 
@@ -141,20 +142,15 @@ def _key(kind: Usage) -> str:
 
 
 def _service(made: _Target, recipe: Recipe, arguments: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, Any]:
-    cache = f"{made.home}/.cache"
+    cache = container.cache(made.home)
     passed = dict.fromkeys(_PASSED)  # without a value compose passes them on, and leaves out those that are not set
     return {
         "image": f"${{STACK_IMAGE:?{made.image}}}",
         "command": _Row(arguments),
-        "environment": {
-            **environment,
-            **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()},
-            **passed,
-            "STACK_RECIPE": recipe.name,
-        },
+        "environment": {**environment, **container.folders(made.home), **passed, container.RECIPE: recipe.name},
         "restart": _RESTART,
         "init": True,
-        "shm_size": "1gb",
+        "shm_size": container.SHARED,
         "volumes": [f"cache:{cache}", f"{_MODELS}:{cache}/huggingface"],
         "deploy": {
             "resources": {"reservations": {"devices": [{"driver": "nvidia", "count": 1, "capabilities": _Row(["gpu"])}]}}

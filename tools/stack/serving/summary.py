@@ -41,7 +41,7 @@ def line(up: Up) -> str:
     context = up.reading.context
     return " · ".join(
         (
-            kernels(up),
+            kernels(up.reading),
             f"{context} tokens" if context is not None else "tokens not said",
             f"ready in {up.seconds:.0f} s",
             up.url or "no API on this node",
@@ -49,9 +49,8 @@ def line(up: Up) -> str:
     )
 
 
-def kernels(up: Up) -> str:
+def kernels(reading: Reading) -> str:
     """Summarize which kernels run in a server."""
-    reading = up.reading
     return " · ".join(
         (
             f"MoE {_names((*reading.moe, *reading.decode))}",

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.forge.github import NOT_FOUND, GitHub, RefusedError
+from stack.forge.repositories import Hit, Pull, Repository
 from stack.model.patch import files as files_of
 from stack.model.series import Series
 from stack.store.objects import Objects
 from stack.upstreaming import duplicates, pr_sidecar_files
-from stack.upstreaming.forge import Hit, Pull, Repository
-from stack.upstreaming.github import NOT_FOUND, GitHub, RefusedError
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.queries import Queries, queries
 

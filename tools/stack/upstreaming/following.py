@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stack.carry.upstream_stores import Stores
+from stack.forge.github import GitHub
+from stack.forge.repositories import Checks, Pull, PullState, Repository, Reviews
 from stack.model import lanes
 from stack.model import series as model
 from stack.model import stack as stacks
@@ -13,8 +15,6 @@ from stack.model.patch import files as files_of
 from stack.model.series import PatchRef, Series, State
 from stack.model.stack import Stack
 from stack.upstreaming import duplicates, recorded
-from stack.upstreaming.forge import Checks, Pull, PullState, Repository, Reviews
-from stack.upstreaming.github import GitHub
 
 _BY_HAND = frozenset({State.DECLINED, State.INAPPROPRIATE})
 """States that only a person sets and resets."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.forge import repositories
+from stack.forge.github import INVALID, DroppedError, GitHub, RefusedError
+from stack.forge.repositories import Pull, Repository
 from stack.model import lanes, switch
 from stack.model import series as model
 from stack.model import stack as stacks
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, Series, State
 from stack.store.pushed_refs import Pushed
-from stack.upstreaming import forge
-from stack.upstreaming.forge import Pull, Repository
-from stack.upstreaming.github import INVALID, DroppedError, GitHub, RefusedError
 from stack.upstreaming.proposal import Proposal
 
 _LOOKS = 3
@@ -61,7 +61,7 @@ def head(proposal: Proposal, commit: CommitId, pushed: Sequence[Pushed], upstrea
         raise StackError(
             f"{' and '.join(ref.fork for ref in current)} have {proposal.branch}", "delete it in one of them, and push again"
         )
-    return Head(replace(forge.repository(current[0].fork), host=upstream.host), proposal.branch, commit)
+    return Head(replace(repositories.repository(current[0].fork), host=upstream.host), proposal.branch, commit)
 
 
 def check(github: GitHub, upstream: Repository, source: Head) -> None:

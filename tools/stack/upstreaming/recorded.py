@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 
 from stack.base.errors import StackError
+from stack.forge import repositories
+from stack.forge.repositories import Repository
 from stack.model.series import PatchRef, Series, State
 from stack.model.stack import Stack
-from stack.upstreaming import forge
-from stack.upstreaming.forge import Repository
 
 _ADDRESS = re.compile(r"https?://(?P<host>[\w.:-]+)/(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)/pull/(?P<number>\d{1,12})(?:[/?#].*)?")
 
@@ -52,7 +52,7 @@ def submitted(stack: Stack, to: str) -> frozenset[str]:
 
 def _repository(stack: Stack, name: str) -> Repository | None:
     try:
-        return forge.repository(stack.pins.get(name).git)
+        return repositories.repository(stack.pins.get(name).git)
     except StackError:
         return None
 

@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,9 +31,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, given by the address of its API, which ends in /v1."""
+    """A server, given by the address of its API, which ends in /v1, and the key that it wants, if any."""
 
     url: str
+    key: str | None = field(default=None, repr=False)
 
     @property
     def here(self) -> bool:
@@ -89,6 +90,8 @@ class Endpoint:
 
         """
         status, data = self._request(f"{self.url}/{path}", content)
+        if status in (401, 403):
+            raise StackError(f"{self.url}/{path} answers {status}: it wants a key", "set VLLM_API_KEY to it")
         if status >= 300:
             message = " ".join(data[:300].decode("utf-8", "replace").split())
             raise StackError(f"{self.url}/{path} answers {status}: {message}", "see the server's log, or correct --url")
@@ -104,7 +107,7 @@ class Endpoint:
         """Send one request; return the status and body of the answer."""
         seconds = LISTED if content is None else WAIT
         try:
-            with bounded_http.asked(address, content, seconds) as answer:
+            with bounded_http.asked(address, content, seconds, self.key) as answer:
                 return answer.status_code, bounded_http.whole(answer)
         except bounded_http.BROKEN as failed:
             raise StackError(
@@ -112,8 +115,8 @@ class Endpoint:
             ) from failed
 
 
-def at(url: str) -> Endpoint:
-    """Make the endpoint of an address, with or without /v1 at its end.
+def at(url: str, key: str | None = None) -> Endpoint:
+    """Make the endpoint of an address, with or without /v1 at its end; `key` is the API key, if the server wants one.
 
     Raises:
         StackError: the address is not that of a server, or contains a user.
@@ -131,7 +134,7 @@ def at(url: str) -> Endpoint:
             f"the address of {parts.hostname} has a user in it", "leave the user out; VLLM_API_KEY is the server's key"
         )
     plain = url.rstrip("/")
-    return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")
+    return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1", key or None)
 
 
 def tokenizer(model: Model, given: Path | None, environment: Mapping[str, str] | None = None) -> Path:

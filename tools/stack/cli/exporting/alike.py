@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from stack.cli.common import one_line, print_table
 from stack.cli.exporting import Work
 from stack.cli.sentences import say
-from stack.upstreaming import duplicate_search, forge
+from stack.forge import repositories
+from stack.forge.github import GitHub
+from stack.upstreaming import duplicate_search
 from stack.upstreaming.duplicate_search import Search
-from stack.upstreaming.github import GitHub
 from stack.upstreaming.proposal import Proposal
 
 
@@ -26,7 +27,7 @@ def searched(work: Work, proposals: Sequence[Proposal], client: Callable[[str], 
     for place, proposal in enumerate(proposals):
         work.stores.tell("searching for duplicates", place, len(proposals))
         if proposal.upstream not in searchers:
-            repository = forge.repository(stack.pins.get(proposal.upstream).git)
+            repository = repositories.repository(stack.pins.get(proposal.upstream).git)
             searchers[proposal.upstream] = duplicate_search.Searcher(client(repository.host), repository)
         earlier = duplicate_search.kept(stack.root, proposal)
         despite = {*work.options.despite, *(earlier.despite if earlier is not None else ())}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from stack.cli.exporting import Work
-from stack.upstreaming.github import GitHub
+from stack.forge.github import GitHub
 
 
 @contextmanager

@@ -13,12 +13,13 @@ from stack.carry import person
 from stack.cli.common import one_line, paused, print_json, print_table
 from stack.cli.exporting import Work, alike
 from stack.cli.exporting.hosts import clients
+from stack.forge import repositories
+from stack.forge.github import GitHub
+from stack.forge.repositories import Pull, Repository
 from stack.store import git, pushed_refs
-from stack.upstreaming import branches, description, forge, opening
+from stack.upstreaming import branches, description, opening
 from stack.upstreaming.branches import Branch
 from stack.upstreaming.duplicate_search import Search
-from stack.upstreaming.forge import Pull, Repository
-from stack.upstreaming.github import GitHub
 from stack.upstreaming.linting import Desk
 from stack.upstreaming.opening import Head
 from stack.upstreaming.preparing import Preparation
@@ -112,7 +113,7 @@ class _Opener:
         self._client = client
         stack = work.stores.stack
         self._upstreams = {
-            name: forge.repository(stack.pins.get(name).git) for name in {proposal.upstream for proposal in chosen}
+            name: repositories.repository(stack.pins.get(name).git) for name in {proposal.upstream for proposal in chosen}
         }
         for upstream in self._upstreams.values():
             client(upstream.host).login()  # fail early: everything else needs a login

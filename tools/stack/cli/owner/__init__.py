@@ -10,7 +10,16 @@ from stack.cli.lazy import Command, LazyGroup
 from stack.cli.rendering import called, settings, terminal
 
 _VERBS = {
+    "check": "Check that the server answers right, and how fast.",
+    "doctor": "Find what keeps this machine from serving.",
+    "down": "Stop the server; its images and its model stay.",
+    "logs": "Show the server's log, and follow it.",
+    "rollback": "Return to the server that ran before.",
+    "setup": "Prepare several machines to serve one model together.",
+    "share": "Share a verdict: an issue or a pull request.",
     "status": "Show the server, its image and its model.",
+    "up": "Bring up a recipe's server, and wait for its answer.",
+    "update": "Put a newer image in the place of the one that runs.",
 }
 """The verbs, each with its line in the help; `stack.cli.owner.VERB` defines `command`."""
 

@@ -1,83 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spark-stack status`: show the server, its image and its model."""
 
+from pathlib import Path
+
 import click
 
+from stack.base.text import counted
 from stack.cli.common import json_option, print_json
+from stack.cli.owner import outcomes, starting
 from stack.cli.rendering import text
-from stack.cli.sentences import say
-from stack.owner import engine as engines
-from stack.owner import state
-from stack.owner.engine import Container
-from stack.owner.state import Setup, State
+from stack.cli.sentences import fact, say
+from stack.owner import looking, state
+from stack.owner.looking import Condition, Look
+from stack.owner.state import State
 
 
 @click.command("status")
 @json_option
 def command(as_json: bool) -> None:
-    """Show the server on one screen: whether it runs, its recipe, image and model, and what is not finished."""
+    """Show the server on one screen: whether it answers, its recipe, image and model, and what is not finished."""
 
-    known = state.read(state.path())
-    container = engines.Engine(known.engine).container(known.container) if known is not None else None
+    file = state.path()
+    known = state.read(file)
+    looked = looking.look(known) if known is not None else None
+    failed = file.with_name(starting.FAILED)
+    kept = failed if failed.exists() else None
     if as_json:
-        print_json(_as_json(known, container))
-    elif known is None:
+        print_json(_as_json(known, looked, kept))
+    elif known is None or looked is None:
         say("There is no server yet. Start one:", "spark-stack up RECIPE --image IMAGE")
     else:
-        _print(known, container)
+        _print(known, looked, kept)
 
 
-def _print(known: State, container: Container | None) -> None:
-    runs = container is not None and container.running
-    setup = known.now
-    text.echo(text.styled(_summary(setup, runs=runs), "bold"))
+def _print(known: State, looked: Look, failed: Path | None) -> None:
+    text.echo(text.styled(_summary(known, looked), "bold"))
     if known.work is not None:
         say(
             f"Not finished: {known.work.verb} of {known.work.recipe}, at the step {known.work.step}. Go on:",
             f"spark-stack {known.work.verb}",
         )
-    rows = [("engine", known.engine), ("container", known.container)]
+    restarted = f", restarted {counted(looked.restarts, 'time')}" if looked.restarts else ""
+    rows = [("engine", f"{known.engine}, container {known.container}{restarted}")]
+    setup = known.now or known.target
     if setup is not None:
-        model = setup.model
         rows += [
-            ("image", f"{setup.image.name} ({setup.image.digest})"),
-            ("signature", "verified" if setup.image.signed else "not verified: no key was given"),
-            ("model", f"{model.repository} at {model.revision}" if model.repository else model.folder),
+            ("image", f"{setup.image.name} ({setup.image.digest}), {outcomes.signature(setup)}"),
+            ("model", outcomes.model(setup)),
+            ("reached", f"at {setup.url}{', from other machines, too' if setup.opened else ', from this machine only'}"),
         ]
+    rows += [(host, "runs" if runs else "does not run") for host, runs in looked.others]
     if known.before is not None:
-        rows += [("before", f"{known.before.recipe}, {known.before.image.name} ({known.before.image.digest})")]
+        rows.append(("before", f"{known.before.recipe}, {known.before.image.name} ({known.before.image.digest})"))
+    if failed is not None:
+        rows.append(("log", f"of the last start that failed: {failed}"))
+    width = max(8, *(len(name) for name, _ in rows))
     for name, value in rows:
-        text.echo(f"{name:<10} {value}")
+        fact(f"{name:<{width}} {value}", below=" " * (width + 1))
 
 
-def _summary(setup: Setup | None, *, runs: bool) -> str:
-    if setup is None:
-        return "no server has answered yet"
-    return f"{setup.recipe} {f'runs at {setup.url}' if runs else 'does not run'}"
+def _summary(known: State, looked: Look) -> str:
+    setup = known.target or known.now
+    name = setup.recipe if setup is not None else "the server"
+    match looked.condition:
+        case Condition.ANSWERS:
+            return f"{name} answers"
+        case Condition.STARTING:
+            return f"{name} is starting{f': {looked.stage}' if looked.stage else ''}"
+        case Condition.STOPPED:
+            return f"{name} has ended with {looked.exit_code}"
+    return f"{name} does not run"
 
 
-def _as_json(known: State | None, container: Container | None) -> dict[str, object]:
+def _as_json(known: State | None, looked: Look | None, failed: Path | None) -> dict[str, object]:
     work = known.work if known is not None else None
     return {
-        "runs": container is not None and container.running,
+        "condition": str(looked.condition) if looked is not None else str(Condition.ABSENT),
+        "stage": looked.stage if looked is not None else None,
+        "restarts": looked.restarts if looked is not None else 0,
+        "nodes": [{"host": host, "runs": runs} for host, runs in (looked.others if looked is not None else ())],
         "engine": known.engine if known is not None else None,
         "container": known.container if known is not None else None,
-        "now": _setup(known.now) if known is not None else None,
-        "before": _setup(known.before) if known is not None else None,
+        "now": outcomes.as_json(known.now) if known is not None else None,
+        "before": outcomes.as_json(known.before) if known is not None else None,
         "unfinished": {"verb": work.verb, "step": str(work.step), "recipe": work.recipe} if work is not None else None,
-    }
-
-
-def _setup(setup: Setup | None) -> dict[str, object] | None:
-    if setup is None:
-        return None
-    return {
-        "recipe": setup.recipe,
-        "url": setup.url,
-        "open": setup.opened,
-        "image": setup.image.name,
-        "digest": setup.image.digest,
-        "signed": setup.image.signed,
-        "model": setup.model.repository or setup.model.folder,
-        "revision": setup.model.revision,
+        "failed_log": str(failed) if failed is not None else None,
     }

@@ -30,7 +30,7 @@ def show(shown: Comparison) -> None:
     """Print the kernels of both servers, their speeds, and which one is faster."""
     for label, name in zip(("A", "B"), shown.names, strict=True):
         up = next(sample.up for sample in shown.samples if sample.label == label)
-        fact(f"{label} ({name}): {summary.kernels(up)}")
+        fact(f"{label} ({name}): {summary.kernels(up.reading)}")
         for mismatch in up.mismatches:
             fact(f"note: {label}, {summary.mismatch(mismatch)}")
     turns = " ".join(label for labels in estimate.order(shown.rounds) for label in labels)
@@ -80,7 +80,7 @@ def as_json(shown: Comparison) -> dict[str, object]:
         "servers": [
             {
                 "label": label.lower(),
-                "kernels": summary.kernels(up),
+                "kernels": summary.kernels(up.reading),
                 "mismatches": [summary.mismatch(mismatch) for mismatch in up.mismatches],
             }
             for label, up in sorted(servers.items())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate bench`: measure a server's speed, and compare it with earlier measurements."""
 
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from stack.validation.bench import start
 
 
 @click.command("bench")
-@click.option("--url", help="The server to measure, such as http://127.0.0.1:8000.")
+@click.option("--url", help="The server to measure, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
 @click.option(
     "--recipe",
     shell_complete=complete_recipes,
@@ -68,7 +69,8 @@ def command(
         raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
     stack = options.load()
-    request = start.BenchOptions(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe)
+    key = os.environ.get("VLLM_API_KEY") if url is not None else None
+    request = start.BenchOptions(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe, key)
     look_ahead(stack, "bench", start.names(request), **common)
     with ExitStack() as held:
         with progress() as tell:

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,14 @@ _PROMPT = 0.05, 16
 ROOM = 128
 """Tokens that a conversation's format may add to a prompt."""
 _TICK = 0.2
+_KEY = "STACK_BENCH_KEY"
+_WITH_KEY = f"""
+import os, runpy, sys
+key = os.environ.pop({_KEY!r}, None)
+sys.argv = ["llama-benchy", *sys.argv[1:], *(["--api-key", key] if key else [])]
+runpy.run_module("llama_benchy", run_name="__main__")
+"""
+"""Run llama-benchy with a key from the environment: it takes it as an argument only, which every user of the machine can read."""
 
 
 class UnmeasuredError(Exception):
@@ -48,13 +56,14 @@ class TooShortError(Exception):
 class Target:
     """The measured server: its `/v1` address, the model's served name, and its tokenizer.json.
 
-    `share` is the part of the requested tokens that must arrive as text.
+    `share` is the part of the requested tokens that must arrive as text. `key` is the API key, if the server wants one.
     """
 
     url: str
     model: str
     tokenizer: Path
     share: float = SHARE
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +137,12 @@ def measure(interpreter: Path, target: Target, size: Size, tell: Callable[[int],
         progress, result = folder / "progress.jsonl", folder / "result.json"
         address = _shelve(folder)
         command = [
-            *(str(interpreter), "-m", "llama_benchy", "--base-url", target.url, "--model", target.model),
+            *(str(interpreter), "-c", _WITH_KEY, "--base-url", target.url, "--model", target.model),
             *("--tokenizer", str(target.tokenizer), "--book-url", address, "--skip-coherence", "--exact-tg"),
             *("--pp", str(size.prompt), "--tg", str(size.answer), "--runs", str(size.runs)),
             *("--format", "json", "--save-result", str(result), "--emit-progress", str(progress)),
         ]
-        _run(command, folder, progress, tell, patience)
+        _run(command, folder, progress, tell, patience, target.key)
         requests = _counted(interpreter, target.tokenizer, progress)
         for number, request in enumerate(requests, 1):
             _check(request, number, size, target)
@@ -152,9 +161,12 @@ def _shelve(home: Path) -> str:
     return address
 
 
-def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int], None], patience: float) -> None:
+def _run(
+    command: Sequence[str], home: Path, progress: Path, tell: Callable[[int], None], patience: float, key: str | None
+) -> None:
     # Offline: if the tokenizer does not load, it must not be replaced by another one from the network.
     settings = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    settings |= {_KEY: key} if key is not None else {}
     log = home / "log"
     with log.open("wb") as output, parent_watchdog.kept(command, _near(settings), output, home) as child:
         ended = _watch(child, progress, tell, patience)

@@ -2,7 +2,7 @@
 """Turn a user's options into the suite `bench`: check the server, find its model, load baselines, and report the numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -23,7 +23,7 @@ OF_STACK = "bench/stack"
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """A user's options; empty sizes mean the default ones."""
+    """A user's options; empty sizes mean the default ones. `key`: the API key, if the server wants one."""
 
     url: str
     model: str | None = None
@@ -34,6 +34,7 @@ class BenchOptions:
     runs: int = 5
     record: bool = False
     recipe: str | None = None
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ def begin(carried: Stack, cache: Path | None, options: BenchOptions, tell: Progr
             recorded baseline needs are not known.
 
     """
-    server = endpoint.at(options.url)
+    server = endpoint.at(options.url, options.key)
     model = server.model(options.model)
     # A tiny model that must go on after its end generates almost only control tokens; its speed is meaningless anyway.
     share = 0.0 if options.weights == Weights.TINY else benchy.SHARE
-    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, options.tokenizer), share)
+    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, options.tokenizer), share, server.key)
     python = benchy.python(places.root(cache), tell)
     subject = baseline.MeasuredSubject(
         model=model.name,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite `bench`: a case for each measured size, and one for each comparison of it with a baseline."""
 
+import math
 import re
 import statistics
 import time
@@ -120,11 +121,20 @@ def case_name(size: Size) -> str:
 
 
 def measured(case: Case) -> Measured | None:
-    """Read back the measurements of a case; None if it did not pass, or is of another kind."""
+    """Read back the measurements of a case; None if it did not pass, is of another kind, or has other numbers than a measurement."""
     named = re.fullmatch(r"bench/pp(\d+)-tg(\d+)", case.name)
     if named is None or case.outcome is not Outcome.PASSED:
         return None
-    runs = [tuple(map(float, str(case.measured[f"{kind} runs"]).split())) for kind in _UNITS]
+    try:
+        runs = [tuple(map(float, str(case.measured[f"{kind} runs"]).split())) for kind in _UNITS]
+    except (KeyError, ValueError):
+        return None
+    if (
+        not runs[0]
+        or {len(each) for each in runs} != {len(runs[0])}
+        or not all(0 <= one < math.inf for each in runs for one in each)
+    ):
+        return None
     return Measured(Size(int(named[1]), int(named[2]), len(runs[0])), *runs)
 
 

@@ -29,16 +29,19 @@ Measured = dict[str, float | str]
 
 @dataclass(frozen=True, slots=True)
 class ServerUnderTest:
-    """The input of a check: a connection to the server, its recipe, its log, and the tokens of the texts of `prompts.texts`."""
+    """The input of a check: a connection to the server, its recipe, its log, and the tokens of the texts of `prompts.texts`.
+
+    `stack`: digest of the stack that the server must be built from. `date`: that in the server's system message. `requests`: how many are
+    sent where many are sent at once.
+    """
 
     talk: Talk
     recipe: Recipe
     log: Callable[[], str]
     tokens: Mapping[str, Sequence[int]]
     stack: str = ""
-    """Digest of the stack that the server must be built from."""
     date: str = prompts.DATE
-    """The date in the server's system message."""
+    requests: int = REQUESTS
 
 
 def identifiers() -> tuple[tuple[str, ...], ...]:
@@ -238,15 +241,15 @@ def _at_once(server: ServerUnderTest, run: Callable[[int, Sequence[str]], None])
             run(number, letters)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in [pool.submit(taken, number, letters) for number, letters in enumerate(identifiers())]:
+        for future in [pool.submit(taken, number, letters) for number, letters in enumerate(identifiers()[: server.requests])]:
             failed = future.exception()
             if isinstance(failed, Wrong):
                 wrong.append(failed)
             elif failed is not None:
                 raise failed
     if wrong:
-        raise Wrong(f"{len(wrong)} of {REQUESTS} requests: {wrong[0].problem}", **wrong[0].details)
-    return {"requests": float(REQUESTS), "at once": float(AT_ONCE)}
+        raise Wrong(f"{len(wrong)} of {server.requests} requests: {wrong[0].problem}", **wrong[0].details)
+    return {"requests": float(server.requests), "at once": float(AT_ONCE)}
 
 
 def backends(server: ServerUnderTest) -> Measured:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state's file: what is written is read again, and what is damaged is refused in one line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stack.base.errors import StackError
+from stack.owner import state
+from stack.owner.state import Image, Model, Setup, State, Step, Work
+
+DIGEST = f"sha256:{'a' * 64}"
+SETUP = Setup("recipe", Image("x:1", DIGEST, DIGEST, "/key.pem"), Model("/m", "a/b", "0" * 40, "c"), 8000)
+FULL = State(
+    "docker",
+    "stack-server",
+    replace(SETUP, variables={"A": "b"}, extra=("--x", "--x"), opened=True, fallback=True),
+    replace(SETUP, image=replace(SETUP.image, key=None), model=Model("/m")),
+    SETUP,
+    Work("update", Step.ANSWER, "recipe", "x:2"),
+)
+
+
+@pytest.mark.parametrize("known", [State("podman"), FULL])
+def test_what_is_written_is_read(tmp_path: Path, known: State) -> None:
+    file = tmp_path / "state/server.json"
+    assert state.read(file) is None
+    state.write(file, known)
+    assert state.read(file) == known
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "is not of version 1"),
+        ('{"schema": 2}', "is not of version 1"),
+        ('{"schema": 1}', "engine is missing"),
+        ('{"schema": 1, "engine": "docker", "container": "c", "more": 1}', "more is an unknown key"),
+        ('{"schema": 1, "engine": "docker", "container": "c", "now": 1}', "now is 1"),
+        ("[" * 100_000, "is not valid JSON"),
+    ],
+)
+def test_a_damaged_file(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "server.json"
+    file.write_text(text)
+    with pytest.raises(StackError, match=problem):
+        state.read(file)
+
+
+def test_a_digest_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "server.json"
+    state.write(file, FULL)
+    text = json.loads(file.read_text())
+    text["now"]["image"]["id"] = "--privileged"
+    file.write_text(json.dumps(text))
+    with pytest.raises(StackError, match=r"now.image.id is '--privileged'"):
+        state.read(file)
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "server.json"
+    with state.locked(file), pytest.raises(StackError, match="another spark-stack is changing the server"), state.locked(file):
+        pass
+    with state.locked(file):
+        pass

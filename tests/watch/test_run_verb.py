@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack watch run` as a user and the workflow call it: on a real git server and a GitHub that holds every request against its schema."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from stack.store import git
+from tests import forked
+from tests.cli.conftest import Ran
+
+from ..forge.conftest import TOKEN
+from ..forge.fake_github import Answer
+from .world import BRANCH, CONFLICT, FIXED, OWN, Maintainer
+
+PERSON = {f"GIT_{who}_{what}": "p" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def run(me: Maintainer, *args: str) -> Ran:
+    done = forked.run([*me.args, "watch", *args], env=dict(os.environ))
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def night(me: Maintainer, *args: str) -> Ran:
+    me.forget()
+    return run(me, "run", *args)
+
+
+def pulls(me: Maintainer) -> list[tuple[int, str, str]]:
+    return [(pull.number, pull.title, pull.state) for pull in me.hub.repositories[OWN].pulls]
+
+
+def two_releases(me: Maintainer) -> None:
+    """One release in which a patch has landed, and one with which the other one is in conflict."""
+    me.release("v1.1", {"b.py": FIXED})
+    me.release("v1.2", CONFLICT)
+
+
+def test_a_whole_night_and_the_ones_after_it(me: Maintainer) -> None:
+    two_releases(me)
+    ran = night(me)
+    assert ran.code == 1
+    assert me.writes() == ["POST /pulls", "POST /issues", "push git-receive-pack"]
+    [issue] = me.issues
+    assert (issue.title, issue.state, issue.labels) == ("up: 1 patch needs a person", "open", ["stack-watch"])
+    for part in (
+        "| `main` | `v1.0` | `v1.2` (release) | 1 landed, 1 conflict",
+        "- `one/up/hook`: **conflict** at `v1.2`",
+        "Pull request #1",
+    ):
+        assert part in issue.body
+    [pull] = me.hub.repositories[OWN].pulls
+    assert (pull.title, pull.draft, pull.head, pull.base) == ("Carry the stack to up v1.1", True, f"me:{BRANCH}", "main")
+    for part in (
+        "The newest release is `v1.2`",
+        "| `one/up/fix` | landed |",
+        "## Dropped, since upstream has it\n\n- `one/up/fix`: ",
+        "```diff\n",
+    ):
+        assert part in pull.body
+    after = subprocess.run(
+        ["git", "show", f"{BRANCH}:pins.toml"], cwd=me.mine, capture_output=True, text=True, check=True
+    ).stdout
+    assert 'tag = "v1.1"' in after
+    listed = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", BRANCH], cwd=me.mine, capture_output=True, text=True, check=True
+    )
+    assert "fix.patch" not in listed.stdout
+    assert ".stack/" not in listed.stdout
+    for _ in range(2):
+        assert night(me).code == 1
+        assert me.writes() == []
+
+
+def test_a_night_with_an_empty_cache_writes_nothing_either(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    shutil.rmtree(me.cache)
+    time.sleep(1.1)  # commits of another second must be the same
+    assert night(me).code == 1
+    assert me.writes() == []
+
+
+def test_a_commit_on_the_default_branch_moves_ours(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    base = me.commit_to("main", "more.txt")
+    night(me)
+    assert me.writes() == ["push git-receive-pack"]
+    assert git.text(["rev-parse", f"{BRANCH}^"], cwd=me.mine) == base
+    assert len(pulls(me)) == 1
+
+
+def test_without_anything_newer_there_is_one_closed_issue(me: Maintainer) -> None:
+    assert night(me).code == 0
+    assert [(issue.title, issue.state) for issue in me.issues] == [("up: all patches carry", "closed")]
+    assert BRANCH not in me.branches
+    assert night(me).code == 0
+    assert me.writes() == []
+
+
+def test_a_newer_release_updates_the_pull_request_and_comments_once(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    me.release("v1.3", {"a.py": b"".join(b"a %d\n" % number for number in range(1, 41))})
+    assert night(me).code == 0
+    assert pulls(me) == [(1, "Carry the stack to up v1.3", "open")]
+    assert [issue.state for issue in me.issues] == ["closed"]
+    assert len(me.issues[0].comments) == 1
+    assert night(me).code == 0
+    assert me.writes() == []
+
+
+def test_a_persons_commit_is_never_overwritten(me: Maintainer) -> None:
+    me.release("v1.1", {"b.py": FIXED})
+    night(me)
+    theirs = me.commit_to(BRANCH, "mine.txt")
+    me.release("v1.2", {"d.py": b"d\n"})
+    night(me)
+    assert me.branches[BRANCH] == theirs
+    assert "Its branch has commits of a person" in me.issues[0].body
+    assert pulls(me) == [(1, "Carry the stack to up v1.1", "open")]
+
+
+def test_a_push_that_comes_between_is_not_overwritten(me: Maintainer) -> None:
+    me.release("v1.1", {"b.py": FIXED})
+    night(me)
+    me.release("v1.2", {"d.py": b"d\n"})
+    theirs: list[str] = []
+
+    def between(request: object) -> None:
+        if getattr(request, "pushes", False) and not theirs:
+            theirs.append(me.commit_to(BRANCH, "mine.txt"))
+
+    me.forge.before = between
+    ran = night(me)
+    assert ran.code == 2
+    assert f"stack: up: {BRANCH} was not pushed (somebody changed it meanwhile): run it again\n" in ran.err
+    assert me.branches[BRANCH] == theirs[0]
+
+
+def test_labels_of_a_person(me: Maintainer) -> None:
+    two_releases(me)
+    night(me)
+    me.hub.repositories[OWN].pulls[0].labels = ["hold"]
+    me.issues[0].labels.append("hold")
+    me.release("v1.3", {"d.py": b"d\n"})
+    night(me)
+    assert me.writes() == []
+    me.hub.repositories[OWN].pulls[0].labels = ["retry"]
+    me.issues[0].labels.remove("hold")
+    me.issues[0].labels.append("retry")
+    night(me)
+    assert "DELETE /issues/1/labels/retry" in me.writes()
+    assert [pull.labels for pull in me.hub.repositories[OWN].pulls] == [[]]
+    assert me.issues[0].labels == ["stack-watch"]
+
+
+def test_an_issue_without_its_label_is_found_by_its_mark(me: Maintainer) -> None:
+    night(me)
+    me.issues[0].labels = []
+    night(me)
+    assert len(me.issues) == 1
+
+
+def test_a_dry_run_writes_nothing(me: Maintainer) -> None:
+    two_releases(me)
+    ran = night(me, "--dry-run")
+    assert ran.code == 1
+    assert me.writes() == []
+    assert "would open a draft pull request: Carry the stack to up v1.1" in " ".join(ran.out.split())
+
+
+def test_each_lane_is_carried(me: Maintainer) -> None:
+    assert forked.run([*me.args, "lane", "add", "old"], env=dict(os.environ)).returncode == 0
+    git.run(["add", "."], cwd=me.work)
+    git.run(["commit", "--quiet", "-m", "Lane"], cwd=me.work, env=PERSON)
+    git.run(["push", "--quiet", str(me.mine), "main"], cwd=me.work)
+    me.release("v1.1", {"b.py": FIXED})
+    me.upstream.commit(CONFLICT, "Towards more")
+    [up] = json.loads(night(me, "--json").out)["upstreams"]
+    found = [(trial["lane"], trial["aim"], trial["outcomes"]) for trial in up["trials"]]
+    assert found == [
+        (lane, aim, outcomes)
+        for lane in ("main", "old")
+        for aim, outcomes in (("release", {"clean": 1, "landed": 1}), ("main", {"landed": 1, "conflict": 1}))
+    ]
+    pins = git.text(["show", f"{BRANCH}:pins.toml"], cwd=me.mine)
+    assert 'tag = "v1.1"' in pins
+    assert 'tag = "v1.0"' in pins  # the lane stays where it is
+
+
+def test_proofs_stand_in_the_pull_request(me: Maintainer) -> None:
+    me.release("v1.1", {"b.py": FIXED})
+    for writes in (3, 0):
+        assert night(me, "--prove", "--python", sys.executable).code == 0
+        assert len([write for write in me.writes() if "push" in write or "POST" in write]) == writes
+    assert "## Proofs\n\n- `one/up/hook: passes with the patch, fails without it`\n" in me.hub.repositories[OWN].pulls[0].body
+    names = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", BRANCH], cwd=me.mine, capture_output=True, text=True, check=True
+    )
+    assert "__pycache__" not in names.stdout
+
+
+def test_json(me: Maintainer) -> None:
+    two_releases(me)
+    ran = night(me, "--json")
+    [up] = json.loads(ran.out)["upstreams"]
+    assert (up["issue"], up["pull"], up["release"], up["problem"], up["needs_person"]) == (2, 1, "v1.1", None, True)
+    assert [(trial["aim"], trial["revision"], trial["open"]) for trial in up["trials"]] == [
+        ("release", "v1.2", ["one/up/hook"])
+    ]
+
+
+def test_an_upstream_that_cannot_be_reached_writes_nothing(me: Maintainer) -> None:
+    night(me)
+    me.upstream.path.rename(me.upstream.path.with_name("gone"))
+    ran = night(me)
+    assert ran.code == 2
+    assert "stack: up: " in ran.err
+    assert me.writes() == []
+
+
+def test_without_a_token_it_says_so(me: Maintainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GH_TOKEN")
+    assert night(me).refused().startswith("no token for 127.0.0.1: log in with `gh auth login`")
+
+
+def test_the_token_is_nowhere(me: Maintainer) -> None:
+    two_releases(me)
+    ran = night(me, "--json")
+    texts = [ran.out, ran.err, *(sent.decode() for sent in me.hub.sent)]
+    for place in (me.work, me.cache, me.mine):
+        texts += [path.read_bytes().decode("latin1") for path in place.rglob("*") if path.is_file()]
+    assert not [text for text in texts if TOKEN in text]
+
+
+def test_outages_are_survived(me: Maintainer) -> None:
+    two_releases(me)
+    me.hub.trouble("^GET ", Answer(502, {"message": "Server Error"}))
+    me.hub.trouble("^POST .*/issues", Answer(429, {"message": "secondary rate limit"}, {"retry-after": "1"}))
+    assert night(me).code == 1
+    assert (len(me.issues), len(pulls(me))) == (1, 1)

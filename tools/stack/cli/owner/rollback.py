@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`spark-stack rollback`: return to the server that ran before."""
+
+import click
+
+from stack.cli.common import json_option
+from stack.cli.owner import outcomes, starting
+
+
+@click.command("rollback")
+@starting.engine_option
+@starting.timeout_option
+@starting.wait_option
+@json_option
+@click.pass_context
+def command(context: click.Context, engine: str | None, timeout: float, wait_for_memory: float | None, as_json: bool) -> None:
+    """Start the server that ran before this one: its image, recipe and flags. Called again, it returns to the newer one.
+
+    An update that is not finished is given up. If the server before gives no answer, the one that ran comes back: exit code 1.
+    """
+
+    with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
+        outcome = owner.rollback(known)
+        context.exit(outcomes.show(outcome, owner.place, as_json=as_json))

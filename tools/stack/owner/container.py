@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner's container: the engine's command that starts it, and whether the one that is there is the wanted one."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.base.errors import StackError
+from stack.deploy.recipes import RANK, Recipe
+from stack.owner.engine import Container, Engine
+from stack.owner.state import Setup
+from stack.serving import container as common
+from stack.serving.command import command
+from stack.serving.demands import KEY
+from stack.validation.python_env import OFFLINE
+
+VOLUME = "stack-server-cache"
+"""The volume of what is compiled: it outlives containers and images."""
+SETUP = "stack.setup"
+"""The label with a digest of the command that a container was started with."""
+_MODEL = "/model"
+_RDMA = "HCA"
+"""The variable of a recipe with the node's RDMA devices."""
+_SYSTEMD = Path("/run/systemd/system")
+_INIT = "/usr/libexec/podman/catatonit"
+_LOGS = ("--log-opt=max-size=100m", "--log-opt=max-file=3")
+"""docker keeps logs without limit unless told; podman's default log driver rotates by itself."""
+
+
+def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks: bool = True) -> tuple[str, ...]:
+    """Return the engine's command that starts the container, without the engine's name.
+
+    The API key is inherited from the environment: a command line is visible to every user of the machine. Without `looks`, the
+    model's folder need not be there.
+
+    Raises:
+        StackError: The model's folder cannot be mounted.
+
+    """
+    folder = Path(setup.model.folder)
+    mounted, inside = mount(folder) if looks else (folder, _MODEL)
+    address = common.INSIDE if setup.opened else "127.0.0.1"
+    host = address if setup.spread else common.INSIDE
+    serve = command(recipe, setup.variables, host=host, port=setup.port, model_path=Path(inside), extra=setup.extra)
+    # A health check inside of the container asks at the same port.
+    port = {"STACK_PORT": str(setup.port)}
+    variables = {**serve.environment, **common.folders(), **OFFLINE, common.RECIPE: recipe.name, **port}
+    options = (
+        *(f"--name={name}", "--restart=unless-stopped", "--pull=never"),
+        *(f"--cap-drop={common.NO_CAPABILITY}", f"--security-opt={common.NO_NEW_PRIVILEGES}", f"--shm-size={common.SHARED}"),
+        *(_shared_network(setup) if setup.spread else (f"--publish={address}:{setup.port}:{setup.port}",)),
+        *(f"--volume={VOLUME}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
+        *(f"--env={key}={value}" for key, value in sorted(variables.items())),
+        *(f"--env={KEY}", f"--env={common.UNCHECKED}"),
+        *_of_engine(engine),
+        *(_devices(engine) if recipe.hardware is not None else ()),
+    )
+    words = (*options, setup.image.id, *serve.arguments)
+    return ("run", "--detach", f"--label={SETUP}={_digest(words)}", *words)
+
+
+def is_wanted(container: Container, words: tuple[str, ...], key: str) -> bool:
+    """Return whether a container runs, and was started with this command and this API key."""
+    label = next(word for word in words if word.startswith(f"--label={SETUP}="))
+    same = container.labels.get(SETUP) == label.rpartition("=")[2]
+    return container.running and same and container.variables.get(KEY, "") == key
+
+
+def mount(folder: Path) -> tuple[Path, str]:
+    """Return the folder to mount for a model, and the model's folder in the container.
+
+    A snapshot of Hugging Face's cache consists of links into a folder beside it: the folder of both is mounted.
+
+    Raises:
+        StackError: A file cannot be read by the image's user, or a link leaves what is mounted.
+
+    """
+    real = folder.resolve()
+    in_cache = real.parent.name == "snapshots" and (real.parents[1] / "blobs").is_dir()
+    root = real.parents[1] if in_cache else real
+    if ":" in str(root):  # a colon ends a path in the engines' mount options
+        raise StackError(f"{root} cannot be mounted into a container because of its colon", "rename it")
+    for file in sorted(real.iterdir()):
+        _demand_readable(file, root)
+    return root, f"{_MODEL}/{real.relative_to(root)}" if in_cache else _MODEL
+
+
+def _demand_readable(file: Path, root: Path) -> None:
+    try:
+        target = file.resolve(strict=True)
+    except OSError as failed:
+        raise StackError(f"{file} cannot be read ({failed.strerror})", "copy or download it again") from failed
+    if not target.is_relative_to(root):
+        raise StackError(f"{file} is a link to {target}", "name the folder that has the files themselves, with --model")
+    wanted, words = (0o5, "o+rx") if target.is_dir() else (0o4, "o+r")
+    if target.stat().st_mode & wanted != wanted:
+        raise StackError(f"the image's user may not read {target}", f"chmod {words} {target}")
+
+
+def environment(here: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the engine's command: an API key that is not set is empty, which asks for none."""
+    return {**here, KEY: here.get(KEY, "")}
+
+
+def _shared_network(setup: Setup) -> tuple[str, ...]:
+    """Return the options of one of several nodes: the machine's own network, with its RDMA devices."""
+    devices = ("--device=/dev/infiniband",) if setup.variables.get(_RDMA) else ()
+    # A node without an API answers no health check.
+    checks = () if setup.variables[RANK] == "0" else ("--no-healthcheck",)
+    return ("--network=host", "--ulimit=memlock=-1:-1", *devices, *checks)
+
+
+def _of_engine(engine: Engine) -> tuple[str, ...]:
+    if engine.name == "docker":
+        return ("--init", *_LOGS)
+    init = ("--init",) if shutil.which("catatonit") or Path(_INIT).exists() else ()
+    # podman runs health checks by timers of systemd.
+    return (*init, *(() if _SYSTEMD.exists() else ("--no-healthcheck",)))
+
+
+def _devices(engine: Engine) -> tuple[str, ...]:
+    return ("--gpus=all",) if engine.name == "docker" else ("--device=nvidia.com/gpu=all",)
+
+
+def _digest(words: tuple[str, ...]) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring an image to the engine by its digest, after its attestations were verified."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.base.progress import Progress
+from stack.images import envelope, reference, skopeo, verify
+from stack.images import image as images
+from stack.images.reference import DIGEST, Reference
+from stack.owner.engine import Engine
+from stack.owner.state import Image
+
+_KEPT = "localhost/stack-server"
+"""The repository of the tags that keep an image: an engine's prune removes images without a tag."""
+_LOCAL = "localhost/"
+"""Images of this name are in the engine's storage only: `stack image build` makes them."""
+_LAYER = re.compile(r"Pulling fs layer|Copying blob")
+_DONE = re.compile(r"Pull complete|Already exists|done")
+NAMELESS = "name it with --image or in STACK_IMAGE; to build one: stack image build --platform linux/arm64"
+
+
+def bring(engine: Engine, name: str, key: Path | None, tell: Progress) -> Image:
+    """Bring an image to the engine, and return it with its digest.
+
+    Args:
+        engine: The engine.
+        name: The image's name: `HOST/NAME:TAG`, `HOST/NAME@sha256:…` or `oci:DIR`.
+        key: The public key that its attestations have to be signed with; None: nothing is verified.
+        tell: Gets the progress.
+
+    Raises:
+        StackError: It does not exist, is not verified, or cannot be pulled.
+
+    """
+    where = reference.parse(name)
+    if where.layout:
+        return _from_layout(engine, where, key, tell)
+    if where.place.startswith(_LOCAL):
+        return _local(engine, where, key)
+    digest = where.digest
+    if key is not None:
+        tell(f"verifying {where.shown}")
+        digest = _verified(where, key)
+    if digest is None:
+        digest = _pulled_by_tag(engine, where, tell)
+    pinned = where.at(digest)
+    found = engine.image(pinned.shown)
+    if found is None:
+        _pull(engine, pinned, tell)
+        found = engine.image(pinned.shown)
+    if found is None:
+        raise StackError(f"{engine.name} has pulled {pinned.shown} and does not find it", "run the command again")
+    return _kept(engine, Image(where.shown, digest, found["Id"], _named(key)))
+
+
+def have(engine: Engine, image: Image) -> bool:
+    """Return whether the engine still has an image."""
+    return engine.image(image.id) is not None
+
+
+def keep(engine: Engine, image: Image) -> None:
+    """Give an image a tag, so that the engine does not prune it.
+
+    Raises:
+        StackError: The engine does not have the image.
+
+    """
+    engine.run("tag", image.id, f"{_KEPT}:{image.digest.removeprefix('sha256:')[:12]}")
+
+
+def again(engine: Engine, image: Image, tell: Progress) -> None:
+    """Bring an image that ran before to the engine again, by its digest, if the engine has lost it.
+
+    Raises:
+        StackError: It is not to be had any more.
+
+    """
+    if have(engine, image):
+        return
+    where = reference.parse(image.name)
+    if where.layout or where.place.startswith(_LOCAL):
+        raise StackError(
+            f"{engine.name} has lost the image {image.name}", "build or copy it again, then spark-stack up --image"
+        )
+    _pull(engine, where.at(image.digest), tell)
+
+
+def _kept(engine: Engine, image: Image) -> Image:
+    keep(engine, image)
+    return image
+
+
+def _local(engine: Engine, where: Reference, key: Path | None) -> Image:
+    if key is not None:
+        raise StackError(
+            f"{where.shown} has no attestations: it was built here", "leave --key out, or name its layout: oci:DIR"
+        )
+    found = engine.image(where.shown)
+    if found is None:
+        raise StackError(f"{engine.name} has no image {where.shown}", "build it: stack image build")
+    return _kept(engine, Image(where.shown, _digest_of(found, where.place) or found["Id"], found["Id"], None))
+
+
+def _verified(where: Reference, key: Path) -> str:
+    """Verify an image's attestations, and return its digest.
+
+    Raises:
+        StackError: Something does not hold; the message says what.
+
+    """
+    report = verify.published(where, envelope.public(key))
+    if not report.holds:
+        raise StackError(
+            f"{where.shown} is not verified ({report.problems[0]})",
+            f"do not run it; see stack image verify {where.shown} --key {key}",
+        )
+    return report.image.digest
+
+
+def _pulled_by_tag(engine: Engine, where: Reference, tell: Progress) -> str:
+    """Pull what a tag names now, and return its digest."""
+    _pull(engine, where, tell)
+    digest = _digest_of(engine.image(where.shown), where.place)
+    if digest is None:
+        raise StackError(f"{engine.name} names no digest of {where.shown}", "name the image by its digest: HOST/NAME@sha256:…")
+    return digest
+
+
+def _digest_of(described: Mapping[str, Any] | None, place: str) -> str | None:
+    """Return the digest that an image has in a repository, as the engine has recorded it at the pull."""
+    for name in (described or {}).get("RepoDigests") or ():
+        repository, _, digest = str(name).partition("@")
+        # An engine writes docker.io/library/ in front of short names.
+        if (repository == place or repository.endswith(f"/{place}")) and re.fullmatch(DIGEST, digest):
+            return digest
+    return None
+
+
+def _pull(engine: Engine, where: Reference, tell: Progress) -> None:
+    step = f"downloading the image {where.shown}"
+    tell(step)
+    layers = done = 0
+
+    def take(line: str) -> None:
+        nonlocal layers, done
+        layers += bool(_LAYER.search(line))
+        done += bool(_DONE.search(line))
+        tell(step, min(done, layers), max(layers, 1))
+
+    engine.lines("pull", where.shown, each=take)
+
+
+def _from_layout(engine: Engine, where: Reference, key: Path | None, tell: Progress) -> Image:
+    """Load an image of an OCI layout under a tag that names its digest."""
+    found = images.read(where)
+    if key is not None:
+        tell(f"verifying {where.shown}")
+        _verified(where, key)
+    tag = f"{_KEPT}:{found.digest.removeprefix('sha256:')[:12]}"
+    described = engine.image(tag)
+    if described is None:
+        tell(f"loading the image {where.shown}")
+        storage = "docker-daemon" if engine.name == "docker" else "containers-storage"
+        skopeo.load(where, f"{storage}:{tag}")
+        described = engine.image(tag)
+    if described is None:
+        raise StackError(f"{engine.name} has loaded {where.shown} and does not find it", "run the command again")
+    return Image(str(where), found.digest, described["Id"], _named(key))
+
+
+def _named(key: Path | None) -> str | None:
+    return str(key.absolute()) if key is not None else None

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a shell script on a node: this machine, or one that `ssh` reaches without asking for anything."""
+
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+
+from stack.base.errors import StackError
+from stack.base.text import printable, shortened
+
+_NAME = re.compile(r"(?:[A-Za-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:_-]*", re.ASCII)
+_MOST = 2**20
+"""Bytes of an answer that are read; a node's own are some thousand."""
+_SHOWN = 300
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+"""A password or an unknown host key is an error here: a script that waits for an answer would wait for ever."""
+
+_AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -s; else exec sudo -n sh -s; fi'
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine: its name for `ssh`, and its number; number 0 is this machine, which needs no `ssh`.
+
+    `address`: where to reach it in the place of its name's own address; its key is still that of the name.
+    """
+
+    name: str
+    rank: int
+    address: str | None = None
+
+    def shell(self, line: str) -> tuple[str, ...]:
+        """Return the command that has a line read by a shell there."""
+        return ("sh", "-c", line) if self.rank == 0 else ("ssh", *self._options(), "--", self.name, line)
+
+    def remote_shell(self) -> str:
+        """Return the command that `rsync` runs in the place of `ssh`."""
+        return shlex.join(("ssh", *self._options()))
+
+    def _options(self) -> tuple[str, ...]:
+        if self.address is None:
+            return _OPTIONS
+        host = self.name.rpartition("@")[2]
+        return (*_OPTIONS, "-o", f"HostName={self.address}", "-o", f"HostKeyAlias={host}")
+
+    def script(self, text: str, seconds: float, *, root: bool = False) -> str:
+        """Run a shell script there, as root if asked, and return its output.
+
+        Raises:
+            StackError: The node is not reached, or the script fails or takes too long.
+
+        """
+        try:
+            done = subprocess.run(
+                self.shell(_AS_ROOT if root else "exec sh -s"),
+                input=text.encode(),
+                capture_output=True,
+                check=False,
+                timeout=seconds,
+            )
+        except FileNotFoundError as missing:
+            raise StackError("ssh is missing", "install it: sudo apt-get install openssh-client") from missing
+        except subprocess.TimeoutExpired as late:
+            raise StackError(f"{self.name} has not answered within {seconds:.0f} s", f"try: ssh {self.name} true") from late
+        if done.returncode:
+            raise StackError(f"{self.name}: {_last(done.stderr) or f'exit code {done.returncode}'}", self._remedy(done.stderr))
+        return done.stdout[:_MOST].decode("utf-8", "replace")
+
+    def _remedy(self, stderr: bytes) -> str:
+        """Say what to do about a failure of `ssh`."""
+        said = stderr.decode("utf-8", "replace")
+        if "Host key verification failed" in said:
+            return f"log in once by hand and compare the key: ssh {self.name}"
+        if "Permission denied" in said:
+            return f"give the node your key: ssh-copy-id {self.name}"
+        if self.rank and re.search(r"resolve hostname|Connection (?:refused|timed out)|No route to host", said):
+            return f"check its name and that it runs sshd: ssh {self.name}"
+        return "see what it says on that machine"
+
+
+def nodes(names: tuple[str, ...]) -> tuple[Node, ...]:
+    """Return this machine and the others by their names for `ssh`, in their order.
+
+    Raises:
+        StackError: A name is invalid or named twice.
+
+    """
+    for place, name in enumerate(names):
+        if not _NAME.fullmatch(name):
+            raise StackError(f"{printable(name)[:60]!r} is not a name for ssh", "write HOST or USER@HOST")
+        if name in names[:place]:
+            raise StackError(f"{name} is named twice", "name each other machine once")
+    return (Node("this machine", 0), *(Node(name, rank) for rank, name in enumerate(names, start=1)))
+
+
+def _last(output: bytes) -> str:
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return shortened(printable(lines[-1]), _SHOWN) if lines else ""
