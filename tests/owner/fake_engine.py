@@ -201,6 +201,9 @@ def main() -> None:
         fail(f"Error response from daemon: write {HERE}: no space left on device")
     if verb == "version":
         print("Client: 27")
+    elif verb == "info":
+        runtimes = {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}}
+        json.dump({"ServerVersion": "27", "Runtimes": runtimes, "DockerRootDir": str(HERE), "ServerErrors": None}, sys.stdout)
     elif verb in ("container", "image"):
         inspect(verb, words[-1])
     elif verb == "save":
