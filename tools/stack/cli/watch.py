@@ -43,7 +43,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(short_help="Carry the stack once, and write what was found.")
 @click.argument("upstream", nargs=-1, shell_complete=complete_upstreams)
 @_remote_option
 @click.option("--dry-run", is_flag=True, help="Show what would be written first, and write nothing.")
@@ -99,7 +99,7 @@ def run(
     context.exit(2 if failed else 1 if any(each.night and each.night.needs_person for each in watched) else 0)
 
 
-@command.command()
+@command.command(short_help="Show when the nightly run last ran, and how it ended.")
 @_remote_option
 @json_option
 @click.pass_context
