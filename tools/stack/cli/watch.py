@@ -106,7 +106,7 @@ def run(
 def status(context: click.Context, remote: str, as_json: bool) -> None:
     """Show when the nightly run last ran, how it ended, and how old each issue's date is.
 
-    Exit code 1 if it has not run for two days, the last run failed, or an issue's date is too old.
+    Exit code 1 if the last run began more than 50 hours ago, or failed, or an issue's date is too old.
     """
     from stack.watch import observing, own_repository, plan, workflow  # noqa: PLC0415
     from stack.watch import status as judging  # noqa: PLC0415
