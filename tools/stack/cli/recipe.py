@@ -41,8 +41,8 @@ def command() -> None:
 def list_(options: Options, as_json: bool) -> None:
     """List the recipes: those that come with the tool, and those of the stack, in its folder validation/recipes.
 
-    GB is the memory that a recipe takes on each node. Behind the speed stands how many requests it is of, if not of one, and whose
-    number it is. Without a verdict that proves it, nobody has run the recipe as it is.
+    GB is the memory that a recipe takes on each node. The speed is of one request, unless it names a number of requests, and its source
+    is in parentheses. The last column names a verdict that proves the recipe: without one, nobody has run it as it is.
     """
 
     root = options.root_if_any()
@@ -177,7 +177,7 @@ def _speed(recipe: Recipe) -> str:
     if not (measured := _speeds(recipe)):
         return "-"
     best = min(measured, key=lambda speed: (speed.requests, speed.context))
-    together = f" of {best.requests}" if best.requests > 1 else ""
+    together = f", {best.requests} requests" if best.requests > 1 else ""
     return f"{best.decode:.0f}{together} ({best.by})"
 
 

@@ -96,9 +96,7 @@ def _kept(engine: Engine, image: Image) -> Image:
 
 def _local(engine: Engine, where: Reference, key: Path | None) -> Image:
     if key is not None:
-        raise StackError(
-            f"{where.shown} has no attestations: it was built here", "leave --key out, or name its layout: oci:DIR"
-        )
+        raise StackError(f"{where.shown} has no attestations: it was built here", "leave --key and STACK_KEY out")
     found = engine.image(where.shown)
     if found is None:
         raise StackError(
