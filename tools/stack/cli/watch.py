@@ -152,7 +152,7 @@ def init(options: Options, forge: str, runner: tuple[str, ...], prove: bool, for
     elif written.changed:
         say(f"wrote {written.path}")
         say("next: commit it and push it to your default branch")
-        say("in the repository's settings, under Actions, allow GitHub Actions to create pull requests")
+        say("in the repository's settings, under Actions, General, allow GitHub Actions to create pull requests")
     else:
         say(f"{written.path} is up to date")
 
