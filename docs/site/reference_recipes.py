@@ -36,5 +36,5 @@ def _speeds(recipe: Recipe) -> str:
 
 
 def _speed(speed: Speed) -> str:
-    together = f" of {speed.requests} requests" if speed.requests > 1 else ""
+    together = f" with {speed.requests} requests" if speed.requests > 1 else ""
     return f"{speed.decode:.0f}{together} ({speed.by})"

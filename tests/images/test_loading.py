@@ -129,7 +129,10 @@ def test_podman_has_the_same_image(stack: Stack, storage: None, tmp_path: Path, 
     factories.image(tmp_path / "image", VERSION, {"usr/bin/serve": b"#!/bin/sh\n"}, docker=docker)
     ran = stack("image", "load", "--image", f"oci:{tmp_path / 'image'}", "--to", "podman")
     assert ran.out.splitlines()[0] == f"{NAME} (linux/amd64) is in podman", ran.err
-    assert ran.out.splitlines()[-1] == f"to serve: STACK_IMAGE={NAME} podman compose -f docker/compose.yml up"
+    assert ran.out.splitlines()[-2:] == [
+        f"to serve: spark-stack up RECIPE --image {NAME} --engine podman",
+        f"or: STACK_IMAGE={NAME} podman compose -f docker/compose.yml up",
+    ]
     inspected = subprocess.run(["podman", "image", "inspect", NAME], check=True, capture_output=True, text=True).stdout
     [platform] = image.read(Reference(str(tmp_path / "image"), layout=True)).platforms
     assert json.loads(inspected)[0]["Id"] == platform.config.removeprefix("sha256:")

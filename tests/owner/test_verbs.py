@@ -145,6 +145,24 @@ def test_without_a_server(world: World) -> None:
         assert "spark-stack" in ran.err
 
 
+def test_a_first_start_that_is_not_finished_names_its_command(world: World) -> None:
+    world.environment["FAKE_FULL"] = "all"
+    assert world.run(*world.up()).code == 2
+    command = f"spark-stack up {RECIPE} --image {ONE}"
+    ran = world.run("up")
+    assert (ran.code, command in " ".join(ran.err.split())) == (2, True), ran
+    assert command in " ".join(world.run("status").out.split())
+    world.run("down")
+    assert world.run("status").out.startswith("There is no server yet.")
+
+
+@pytest.mark.parametrize("options", [("--port", "8001"), ("--image", TWO), ("--open",), ("--allow-fallback",)])
+def test_options_without_a_recipe_are_refused(world: World, options: tuple[str, ...]) -> None:
+    world.run(*world.up())
+    ran = world.run("up", *options)
+    assert (ran.code, "'RECIPE'" in ran.err) == (2, True), ran
+
+
 def test_an_api_key_stands_nowhere_but_in_the_container(world: World) -> None:
     world.environment["VLLM_API_KEY"] = "open-sesame"
     ran = world.run(*world.up(), "--open")

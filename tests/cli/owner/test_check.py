@@ -77,6 +77,7 @@ def test_a_wrong_answer_exits_with_1(run: SparkStack, spark: FakeSpark, tmp_path
         told = json.loads(run("check", *QUICK, "--json").out)
     assert ran.code == 1
     assert ran.out.startswith("wrong: ")
+    assert "-v shows the requests and answers" in ran.out
     assert "✗ doctor/repetition: " in ran.out
     assert cases(out)["doctor/repetition"].outcome is Outcome.FAILED
     assert told["right"] is False

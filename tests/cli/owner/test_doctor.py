@@ -39,7 +39,10 @@ FREE = ("--port", "45123")
 def test_a_spark_in_order_is_ready(run: SparkStack, spark: FakeSpark) -> None:
     ran = run("doctor", *FREE)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == "ready for gpt-oss-120b-spark\n\n13 checks are fine. -v shows them.\n"
+    assert ran.out == (
+        "ready for gpt-oss-120b-spark\n\n13 checks are fine. -v shows them.\n"
+        "Start it: spark-stack up gpt-oss-120b-spark --image IMAGE\n"
+    )
     whole = run("doctor", *FREE, "-v").out
     assert "✓ gpu: NVIDIA GB10, compute capability 12.1" in whole
     assert "✓ dgx-os: DGX OS 7.4.0" in whole

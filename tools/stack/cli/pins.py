@@ -89,7 +89,7 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
     context.exit(1 if failed else 0)
 
 
-@command.command("set")
+@command.command("set", short_help="Set the pin of an upstream or of the base image.")
 @click.argument("upstream", metavar="UPSTREAM|base", shell_complete=complete_upstreams)
 @click.argument("tag", metavar="REV|IMAGE:TAG", shell_complete=complete_tags)
 @click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")

@@ -35,14 +35,14 @@ def command() -> None:
     """Show, check, import and export recipes: the command that serves a model on a machine, the expected kernels and speeds."""
 
 
-@command.command("list")
+@command.command("list", short_help="List all recipes, with hardware, memory and speed.")
 @json_option
 @click.pass_obj
 def list_(options: Options, as_json: bool) -> None:
     """List the recipes: those that come with the tool, and those of the stack, in its folder validation/recipes.
 
-    GB is the memory that a recipe takes on each node. Behind the speed stands how many requests it is of, if not of one, and whose
-    number it is. Without a verdict that proves it, nobody has run the recipe as it is.
+    GB is the memory that a recipe takes on each node. The speed is of one request, unless it names a number of requests, and its source
+    is in parentheses. The last column names a verdict that proves the recipe: without one, nobody has run it as it is.
     """
 
     root = options.root_if_any()
@@ -55,7 +55,7 @@ def list_(options: Options, as_json: bool) -> None:
     print_table(("recipe", "hardware", "GB", "tok/s", "proven by"), rows, labelled=True)
 
 
-@command.command("show")
+@command.command("show", short_help="Show a recipe: command, memory, kernels, speeds.")
 @click.argument("name", shell_complete=complete_recipes)
 @set_option
 @click.option("--model", type=click.Path(path_type=Path), help="The checkpoint's folder, instead of the published one.")
@@ -78,7 +78,7 @@ def show(options: Options, name: str, settings: tuple[str, ...], model: Path | N
         click.echo(str(each))
 
 
-@command.command("check")
+@command.command("check", short_help="Check recipes against the pinned sources.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_recipes)
 @json_option
 @source_option
@@ -109,7 +109,7 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
     context.exit(1 if findings else 0)
 
 
-@command.command("compose")
+@command.command("compose", short_help="Write a compose file that serves a recipe.")
 @click.argument("name", shell_complete=complete_recipes)
 @click.option("--open", "is_open", is_flag=True, help="Accept other machines: listen on STACK_HOST, with an API key.")
 @click.option("--development", is_flag=True, help="Mount the sources, to work on them.")
@@ -177,7 +177,7 @@ def _speed(recipe: Recipe) -> str:
     if not (measured := _speeds(recipe)):
         return "-"
     best = min(measured, key=lambda speed: (speed.requests, speed.context))
-    together = f" of {best.requests}" if best.requests > 1 else ""
+    together = f", {best.requests} requests" if best.requests > 1 else ""
     return f"{best.decode:.0f}{together} ({best.by})"
 
 

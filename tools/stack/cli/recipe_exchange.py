@@ -33,7 +33,7 @@ class _Remark:
     needs_person: bool
 
 
-@click.command("import")
+@click.command("import", short_help="Make a recipe of a file of another project.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", help="The recipe's name. Default: made of the name in the file.")
 @click.option("--model", metavar="OWNER/NAME", help="The repository to serve instead of the one in the file.")

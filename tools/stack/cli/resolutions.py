@@ -24,7 +24,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", short_help="List all resolutions.")
 @json_option
 @click.pass_obj
 def list_(options: Options, as_json: bool) -> None:
@@ -43,7 +43,7 @@ def list_(options: Options, as_json: bool) -> None:
         click.echo("no resolutions")
 
 
-@command.command()
+@command.command(short_help="Show a conflict and its resolution.")
 @click.argument("key")
 @json_option
 @click.pass_obj

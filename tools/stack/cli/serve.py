@@ -94,7 +94,7 @@ def command(
     then runs as long as the server; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
 
     With --compare A B it serves two recipes of one model in turn, A B B A …, measures both with llama-benchy, ends them, and says which is
-    faster. A speed whose 95 % interval holds 1 shows no difference.
+    faster. If the 95 % interval of their ratio contains 1, no difference is shown.
 
     \b
     stack serve gpt-oss-120b-spark --dry-run      print the command

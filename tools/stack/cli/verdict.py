@@ -37,7 +37,7 @@ def command() -> None:
     """Show and compare the verdicts of `stack validate`, and require them for a release."""
 
 
-@command.command("show")
+@command.command("show", short_help="Show verdicts and their cases.")
 @files_argument
 @json_option
 def show(files: tuple[Path, ...], as_json: bool) -> None:
@@ -125,7 +125,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-@command.command("diff")
+@command.command("diff", short_help="Compare a verdict with an earlier one.")
 @_file("before", "A")
 @_file("after", "B")
 @json_option
@@ -178,7 +178,7 @@ def _difference_json(difference: "Difference") -> dict[str, object]:
     }
 
 
-@command.command("sign")
+@command.command("sign", short_help="Sign a verdict with an OpenSSH key.")
 @_file("file", "FILE")
 @click.option(
     "--key", type=click.Path(path_type=Path), required=True, help="OpenSSH key: a private one, or an agent's public one."
@@ -197,7 +197,7 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
         click.echo(f"signed: {signature}")
 
 
-@command.command("table")
+@command.command("table", short_help="Show verdicts as one table.")
 @click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--markdown", is_flag=True, help="Print the table in Markdown, as the README has it.")
 @click.option("--speeds", is_flag=True, help="Leave out verdicts in which no server's speed was measured.")
@@ -245,7 +245,7 @@ def _row_json(row: "Row") -> dict[str, object]:
     }
 
 
-@command.command("require")
+@command.command("require", short_help="Judge whether verdicts pass a gate.")
 @files_argument
 @click.option("--gate", required=True, help="The gate's name in validation/gates.toml, which lists what a release needs.")
 @click.option(

@@ -43,7 +43,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(short_help="Carry the stack once, and write what was found.")
 @click.argument("upstream", nargs=-1, shell_complete=complete_upstreams)
 @_remote_option
 @click.option("--dry-run", is_flag=True, help="Show what would be written first, and write nothing.")
@@ -99,14 +99,14 @@ def run(
     context.exit(2 if failed else 1 if any(each.night and each.night.needs_person for each in watched) else 0)
 
 
-@command.command()
+@command.command(short_help="Show when the nightly run last ran, and how it ended.")
 @_remote_option
 @json_option
 @click.pass_context
 def status(context: click.Context, remote: str, as_json: bool) -> None:
     """Show when the nightly run last ran, how it ended, and how old each issue's date is.
 
-    Exit code 1 if it has not run for two days, the last run failed, or an issue's date is too old.
+    Exit code 1 if the last run began more than 50 hours ago, or failed, or an issue's date is too old.
     """
     from stack.watch import observing, own_repository, plan, workflow  # noqa: PLC0415
     from stack.watch import status as judging  # noqa: PLC0415
@@ -152,7 +152,7 @@ def init(options: Options, forge: str, runner: tuple[str, ...], prove: bool, for
     elif written.changed:
         say(f"wrote {written.path}")
         say("next: commit it and push it to your default branch")
-        say("in the repository's settings, under Actions, allow GitHub Actions to create pull requests")
+        say("in the repository's settings, under Actions, General, allow GitHub Actions to create pull requests")
     else:
         say(f"{written.path} is up to date")
 

@@ -17,7 +17,7 @@ def command() -> None:
     """Inspect and compare wheels, and publish a folder of them."""
 
 
-@command.command("inspect")
+@command.command("inspect", short_help="Show a wheel's stack, and compare its files.")
 @click.argument("what", metavar="FILE|PACKAGE")
 @click.option(
     "--python",
@@ -89,7 +89,7 @@ def _say(line: str) -> None:
     click.echo(one_line(line))
 
 
-@command.command("diff")
+@command.command("diff", short_help="Show why two wheels are different bytes.")
 @click.argument("first", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("second", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option
@@ -113,7 +113,7 @@ def diff(context: click.Context, first: Path, second: Path, as_json: bool) -> No
     context.exit(1 if differences else 0)
 
 
-@command.command("index")
+@command.command("index", short_help="Write an index of wheels for `pip install`.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @json_option
 def index(folder: Path, as_json: bool) -> None:

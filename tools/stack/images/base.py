@@ -75,7 +75,10 @@ def pinned(base: Base | None, cache: Path) -> BaseImage:
         return BaseImage(reference.parse(base.image), base.digest)
     layout = made(cache, base.digest)
     if not (layout / "index.json").is_file():
-        raise StackError(f"the base image {base.image}:{base.tag} is not on this machine", "make it: stack image base")
+        raise StackError(
+            f"the base image {base.image}:{base.tag} is not on this machine",
+            "make it: stack image base; or name one in a registry: stack pins set base IMAGE:TAG",
+        )
     return BaseImage(Reference(str(layout), layout=True), base.digest, base.image)
 
 
@@ -98,5 +101,8 @@ def resolved(text: str) -> Base:
     """
     place = reference.parse(text)
     if place.layout or place.tag is None:
-        raise StackError(f"{text!r:.200} names no tag in a registry", "write IMAGE:TAG, such as HOST/NAME:13.0-devel")
+        raise StackError(
+            f"{text!r:.200} names no tag in a registry",
+            "write IMAGE:TAG, such as docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04",
+        )
     return Base(place.place, place.tag, skopeo.digest(skopeo.raw(place)))

@@ -104,12 +104,13 @@ def _demand() -> None:
     if missing:
         raise StackError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-            "apt-get install mmdebstrap proot qemu-user-static",
+            "apt-get install mmdebstrap proot qemu-user-static debian-archive-keyring",
         )
     if os.geteuid():
         raise StackError(
             "a base image is made as root only",
-            "run the command with sudo, or name another base: stack pins set base IMAGE:TAG",
+            # sudo has another PATH and another cache, in which `stack image build` would not find the base.
+            'sudo "$(command -v stack)" --cache ~/.cache/stack image base, or name another base: stack pins set base IMAGE:TAG',
         )
 
 

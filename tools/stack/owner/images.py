@@ -17,10 +17,10 @@ from stack.owner.state import Image
 _KEPT = "localhost/stack-server"
 """The repository of the tags that keep an image: an engine's prune removes images without a tag."""
 _LOCAL = "localhost/"
-"""Images of this name are in the engine's storage only: `stack image build` makes them."""
+"""Images of this name are in the engine's storage only: `stack image load` puts them there."""
 _LAYER = re.compile(r"Pulling fs layer|Copying blob")
 _DONE = re.compile(r"Pull complete|Already exists|done")
-NAMELESS = "name it with --image or in STACK_IMAGE; to build one: stack image build --platform linux/arm64"
+NAMELESS = "name it with --image or in STACK_IMAGE; to build one: stack image build --recipe {recipe}"
 
 
 def bring(engine: Engine, name: str, key: Path | None, tell: Progress) -> Image:
@@ -84,7 +84,7 @@ def again(engine: Engine, image: Image, tell: Progress) -> None:
     where = reference.parse(image.name)
     if where.layout or where.place.startswith(_LOCAL):
         raise StackError(
-            f"{engine.name} has lost the image {image.name}", "build or copy it again, then spark-stack up --image"
+            f"{engine.name} has lost the image {image.name}", "build or copy it again, then spark-stack up RECIPE --image IMAGE"
         )
     _pull(engine, where.at(image.digest), tell)
 
@@ -96,12 +96,12 @@ def _kept(engine: Engine, image: Image) -> Image:
 
 def _local(engine: Engine, where: Reference, key: Path | None) -> Image:
     if key is not None:
-        raise StackError(
-            f"{where.shown} has no attestations: it was built here", "leave --key out, or name its layout: oci:DIR"
-        )
+        raise StackError(f"{where.shown} has no attestations: it was built here", "leave --key and STACK_KEY out")
     found = engine.image(where.shown)
     if found is None:
-        raise StackError(f"{engine.name} has no image {where.shown}", "build it: stack image build")
+        raise StackError(
+            f"{engine.name} has no image {where.shown}", f"load it: stack image load, or {engine.name} load -i FILE"
+        )
     return _kept(engine, Image(where.shown, _digest_of(found, where.place) or found["Id"], found["Id"], None))
 
 

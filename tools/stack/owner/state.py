@@ -6,6 +6,7 @@ It holds no secret. A step is written before it begins, so that the next call ca
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -94,6 +95,16 @@ class Work:
     step: Step
     recipe: str
     image: str
+
+    @property
+    def command(self) -> str:
+        """The command that goes on with this work.
+
+        Until `up` has the image and the model, only the command line holds its options, so that the recipe and the image are named.
+        """
+        if self.verb == "up" and self.step in {Step.IMAGE, Step.MODEL}:
+            return shlex.join(("spark-stack", "up", self.recipe, "--image", self.image))
+        return f"spark-stack {self.verb}"
 
 
 @dataclass(frozen=True, slots=True)

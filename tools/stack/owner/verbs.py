@@ -12,7 +12,7 @@ from stack.owner.server import Place
 from stack.owner.state import Image, Model, Setup, State, Step, Work
 from stack.owner.switching import Outcome
 
-_NO_SERVER = StackError("there is no server yet", "start one: spark-stack up RECIPE --image IMAGE")
+NO_SERVER = StackError("there is no server yet", "start one: spark-stack up RECIPE --image IMAGE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Owner:
             return switching.go_back(self.place, self.file, known)
         name = wanted.image or _last_image(known)
         if name is None:
-            raise StackError("no image is named", images.NAMELESS)
+            raise StackError("no image is named", images.NAMELESS.format(recipe=wanted.recipe))
         known = self._begin(known, Work("up", Step.IMAGE, wanted.recipe, name))
         image = self._image(known, name, wanted.key)
         known = self._begin(known, Work("up", Step.MODEL, wanted.recipe, name))
@@ -74,7 +74,7 @@ class Owner:
             return switching.go_back(self.place, self.file, known)
         now = known.now or known.target
         if now is None:
-            raise _NO_SERVER
+            raise NO_SERVER
         name = name or (known.work.image if known.work is not None and known.work.verb == "update" else now.image.name)
         if key is None and now.image.key is not None:
             key = Path(now.image.key)
@@ -144,8 +144,13 @@ def again(known: State) -> Wanted:
 
     """
     setup = known.target or known.now
+    if setup is None and known.work is not None and known.work.verb == "up":
+        # The work does not hold the options, and a start without --key would not verify the image.
+        raise StackError(
+            f"the first start of {known.work.recipe} is not finished", f"call it again, with its options: {known.work.command}"
+        )
     if setup is None:
-        raise _NO_SERVER
+        raise NO_SERVER
     folder = None if setup.model.repository else Path(setup.model.folder)
     key = Path(setup.image.key) if setup.image.key else None
     options = (setup.port, setup.opened, setup.fallback, setup.variables, setup.extra)

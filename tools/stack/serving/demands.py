@@ -58,7 +58,9 @@ def demand_key(host: str, environment: Mapping[str, str], *, contained: bool = F
     if contained and not is_loopback(host):
         raise StackError(f"{host} can be reached from other machines", "stay at 127.0.0.1, or see stack recipe compose")
     if not is_loopback(host) and not environment.get(KEY):
-        raise StackError(f"{host} can be reached from other machines, and {KEY} is not set", "set it, or stay at 127.0.0.1")
+        raise StackError(
+            f"{host} can be reached from other machines, and {KEY} is not set", "set it, or leave --host and --open out"
+        )
 
 
 def demand_port(host: str, port: int) -> None:

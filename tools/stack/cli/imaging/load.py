@@ -29,7 +29,8 @@ def command(
     """Load an image into Docker or podman, or write it as an archive or another layout.
 
     Each layer is compared with its digest, and the layers of the loaded image with those of the layout. The archive is what
-    `docker load -i FILE` and `podman load -i FILE` read on another machine. The name is the STACK_IMAGE of the compose files.
+    `docker load -i FILE` and `podman load -i FILE` read on another machine. The name is the STACK_IMAGE of the compose files,
+    and the --image of `spark-stack up`.
     """
     found = layout(source, Path() if source is not None else options.find_root())
     chosen = loading.chosen(found, platform)
@@ -40,4 +41,7 @@ def command(
     click.echo(f"{loaded.name} ({loaded.platform}) is in {loaded.to}")
     click.echo(f"digest {loaded.digest}")
     if loaded.to in loading.PROGRAMS:
-        click.echo(f"to serve: STACK_IMAGE={loaded.name} {loaded.to} compose -f docker/compose.yml up")
+        recipe = chosen.labels.get("stack.recipe") or "RECIPE"
+        engine = "" if loaded.to == "docker" else f" --engine {loaded.to}"
+        click.echo(f"to serve: spark-stack up {recipe} --image {loaded.name}{engine}")
+        click.echo(f"or: STACK_IMAGE={loaded.name} {loaded.to} compose -f docker/compose.yml up")

@@ -70,8 +70,8 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option(
     "--stale",
     is_flag=True,
-    help="Run only what has fallen out: no case that passed in a verdict of this image in the folder of --out, under the same gates, "
-    "and whose inputs are still the same. New verdicts go beside them, and the gate is judged by all.",
+    help="Skip each case that passed in a verdict of this image in the folder of --out, under the same gates and with the same inputs. "
+    "New verdicts go to new files there, and the gate is judged by all.",
 )
 @click.option(
     "--out",

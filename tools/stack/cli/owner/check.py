@@ -163,6 +163,8 @@ def _print(request: CheckRequest, found: CheckedServer, file: Path | None) -> No
     for case in found.cases:
         if case.outcome is Outcome.FAILED:
             _print_case("✗", "red", case)
+    if found.wrong and not settings.current().verbose:
+        say("-v shows the requests and answers behind a failure.")
     for remark in found.remarks:
         show(remark)
     _print_not_run([case for case in found.cases if case.outcome is Outcome.NOT_RUN])
@@ -175,6 +177,7 @@ def _print(request: CheckRequest, found: CheckedServer, file: Path | None) -> No
     text.echo()
     if file is None:
         say("No verdict was written: neither an image's labels nor the stack in this folder say which stack it is of.")
+        say("If you built the server's wheels, run this command in the clone in which you built them.")
         return
     say(f"verdict: {one_line(str(file))}")
     say("Share it:", "spark-stack share")

@@ -83,6 +83,8 @@ def command(
         print_json(_as_json(wanted.recipe, remarks))
     else:
         _print(wanted.recipe, remarks, verbose=verbose)
+        if setup is None and not to_mend(remarks):
+            say("Start it:", f"spark-stack up {wanted.recipe} --image IMAGE")
     context.exit(1 if to_mend(remarks) else 0)
 
 

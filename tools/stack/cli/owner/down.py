@@ -24,4 +24,5 @@ def command(context: click.Context, engine: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"stopped": was})
         return
-    say("The server is stopped. Start it again:" if was else "No server runs. Start it:", "spark-stack up")
+    again = "spark-stack up" if known.now is not None else "spark-stack up RECIPE --image IMAGE"
+    say("The server is stopped. Start it again:" if was else "No server runs. Start one:", again)

@@ -10,10 +10,12 @@ import click
 from stack.base.errors import StackError
 from stack.base.text import printable
 from stack.cli.common import json_option, print_json
+from stack.cli.owner import starting
 from stack.owner import engine as engines
 from stack.owner import state
 from stack.owner.engine import Engine
 from stack.owner.nodes import followers, kept
+from stack.owner.state import State
 
 _LINES = 100
 
@@ -32,7 +34,7 @@ def command(lines: int, no_follow: bool, as_json: bool) -> None:
     engine = engines.Engine(known.engine) if known is not None else None
     container = engine.container(known.container) if known is not None and engine is not None else None
     if known is None or engine is None or container is None:
-        raise StackError("no container of the server is here", "start it: spark-stack up")
+        raise StackError("there is no container of the server", _remedy(known))
     show = ("logs", f"--tail={lines}", known.container)
     if as_json:
         text = engine.output(*show).decode("utf-8", "replace")
@@ -48,6 +50,15 @@ def command(lines: int, no_follow: bool, as_json: bool) -> None:
             subprocess.run(engine.words(*words), stdin=subprocess.DEVNULL, check=False)
     except KeyboardInterrupt:
         return  # following ends by Ctrl-C
+
+
+def _remedy(known: State | None) -> str:
+    failed = state.path().with_name(starting.FAILED)
+    if failed.exists():
+        return f"the log of the last start that failed is in {failed}"
+    if known is not None and known.now is not None:
+        return "start it: spark-stack up"
+    return "start one: spark-stack up RECIPE --image IMAGE"
 
 
 def _show_all(engine: Engine, words: tuple[str, ...]) -> None:

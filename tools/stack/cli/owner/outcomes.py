@@ -46,7 +46,7 @@ def _tell_failure(failure: Failure) -> None:
         click.echo(line, err=True)
     tell(failure.problem)
     if failure.log is not None:
-        tell(f"its log is kept in {failure.log}")
+        tell(f"its log is kept; to find the cause: stack doctor --log {failure.log}")
 
 
 def _print(setup: Setup, answered: Answered, recipe: Recipe, measured: float | None) -> None:

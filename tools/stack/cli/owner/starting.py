@@ -33,7 +33,8 @@ image_option = click.option(
     "--image",
     metavar="REF|oci:DIR",
     envvar="STACK_IMAGE",
-    help="The image: HOST/NAME:TAG, HOST/NAME@sha256:..., or a layout. Default: $STACK_IMAGE, else the one that ran last.",
+    help="The image: HOST/NAME:TAG, HOST/NAME@sha256:..., localhost/NAME:TAG for one that the engine has, or oci:DIR for a layout. "
+    "Default: $STACK_IMAGE, else the one that ran last.",
 )
 key_option = click.option(
     "--key",

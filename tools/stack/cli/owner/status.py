@@ -12,7 +12,7 @@ from stack.cli.rendering import text
 from stack.cli.sentences import fact, say
 from stack.owner import looking, state
 from stack.owner.looking import Condition, Look
-from stack.owner.state import State
+from stack.owner.state import State, Step
 
 
 @click.command("status")
@@ -27,7 +27,7 @@ def command(as_json: bool) -> None:
     kept = failed if failed.exists() else None
     if as_json:
         print_json(_as_json(known, looked, kept))
-    elif known is None or looked is None:
+    elif known is None or looked is None or not any((known.now, known.target, known.work, kept)):
         say("There is no server yet. Start one:", "spark-stack up RECIPE --image IMAGE")
     else:
         _print(known, looked, kept)
@@ -36,10 +36,13 @@ def command(as_json: bool) -> None:
 def _print(known: State, looked: Look, failed: Path | None) -> None:
     text.echo(text.styled(_summary(known, looked), "bold"))
     if known.work is not None:
+        options = " with the same options" if known.work.step in {Step.IMAGE, Step.MODEL} else ""
         say(
-            f"Not finished: {known.work.verb} of {known.work.recipe}, at the step {known.work.step}. Go on:",
-            f"spark-stack {known.work.verb}",
+            f"Not finished: {known.work.verb} of {known.work.recipe}, at the step {known.work.step}. Go on{options}:",
+            known.work.command,
         )
+    elif looked.condition is Condition.ABSENT:
+        say("Start it:", "spark-stack up" if known.now is not None else "spark-stack up RECIPE --image IMAGE")
     restarted = f", restarted {counted(looked.restarts, 'time')}" if looked.restarts else ""
     rows = [("engine", f"{known.engine}, container {known.container}{restarted}")]
     setup = known.now or known.target

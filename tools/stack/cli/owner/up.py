@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from stack.base.errors import StackError
 from stack.base.text import counted
@@ -26,6 +27,8 @@ from stack.serving.container import INSIDE
 from stack.validation import machine
 
 _PORT = 8000
+_OF_A_RECIPE = ("image", "key", "model", "port", "opened", "nodes", "variables", "allow_fallback")
+"""Parameters that say how a recipe is served."""
 
 
 @click.command("up")
@@ -83,7 +86,8 @@ def command(
 
     demands.demand_flags(extra)
     if recipe is None and not dry_run:
-        if extra:
+        if extra or any(context.get_parameter_source(option) is ParameterSource.COMMANDLINE for option in _OF_A_RECIPE):
+            # Without a recipe, the server that ran last starts as it was: an option would be ignored.
             raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
         with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
             outcome = owner.up(known, again(known))
