@@ -94,7 +94,9 @@ def test_only_the_step_that_needs_it_gets_the_token(text: str) -> None:
 def test_git_gives_the_token_to_the_forge_only(text: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upstream's host may ask for a password, too."""
     for key, value in steps(text)[-1]["env"].items():
-        monkeypatch.setenv(key, value.replace("${{ github.server_url }}", "https://github.com").replace("${{ github.token }}", "t"))
+        monkeypatch.setenv(
+            key, value.replace("${{ github.server_url }}", "https://github.com").replace("${{ github.token }}", "t")
+        )
     git._reaching.cache_clear()
     said = {}
     for host in ("github.com", "upstream.example"):

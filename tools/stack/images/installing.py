@@ -42,9 +42,7 @@ def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bo
             "scripts": str(PREFIX / "bin"),
             "data": str(PREFIX),
         }
-        destination = _Destination(
-            scheme, str(PREFIX / "bin/python"), "posix", destdir=str(root), overwrite_existing=True
-        )
+        destination = _Destination(scheme, str(PREFIX / "bin/python"), "posix", destdir=str(root), overwrite_existing=True)
         try:
             with warnings.catch_warnings(), WheelFile.open(path) as source:
                 # Byte code in a wheel is left out, and said so.
