@@ -64,7 +64,9 @@ def download(where: Hub, repository: str, revision: str | None, tell: Progress) 
         for each in (blobs, snapshot):
             each.mkdir(parents=True, exist_ok=True)
         _demand_room(blobs, files)
-        _Transfer(where, repository, commit, blobs, sum(part.size for part in files)).fetch(files, step, tell)
+        # Files with the same bytes are one blob, which two threads must not write at once.
+        unique = tuple({part.hash: part for part in files}.values())
+        _Transfer(where, repository, commit, blobs, sum(part.size for part in unique)).fetch(unique, step, tell)
         for part in files:
             _link(snapshot / part.name, part)
         if revision is None:
