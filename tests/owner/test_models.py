@@ -183,7 +183,7 @@ def test_a_redirect_to_nowhere(owner: Owner, moved: str) -> None:
 
 def test_a_redirect_keeps_the_encryption() -> None:
     assert hub_client._target("https://hub.example/a", "/b") == "https://hub.example/b"
-    with pytest.raises(StackError, match="the hub redirects to 'http://hub.example/b'"):
+    with pytest.raises(StackError, match=r"the hub redirects to 'http://hub\.example/b'"):
         hub_client._target("https://hub.example/a", "http://hub.example/b")
 
 
