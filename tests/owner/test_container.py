@@ -93,6 +93,8 @@ def test_what_cannot_be_mounted(tmp_path: Path) -> None:
     (folder / "config.json").chmod(0o600)
     with pytest.raises(StackError, match=r"the image's user may not read .*: chmod o\+r"):
         container.mount(folder)
+    with pytest.raises(StackError, match=r"the model's folder .*/gone is gone: name"):
+        container.mount(tmp_path / "gone")
     colon = tmp_path / "a:b"
     colon.mkdir()
     with pytest.raises(StackError, match="because of its colon"):
