@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from stack.base.text import printable
 from stack.forge.connection import part
 from stack.forge.github import NOT_FOUND, GitHub, RefusedError, pull_from
 from stack.forge.repositories import PullState, Repository
@@ -162,9 +163,7 @@ class Threads:
 
         def read() -> tuple[WorkflowRun, ...]:
             listed = self._github.api.get(path, per_page=most)["workflow_runs"]
-            return tuple(
-                WorkflowRun(_text(run["created_at"]), _text(run["conclusion"] or ""), _text(run["event"])) for run in listed
-            )
+            return tuple(_run(run) for run in listed)
 
         try:
             return self._github.ask(f"the runs of {workflow} in {self.shown}", read)
@@ -188,6 +187,11 @@ def _thread(theirs: Any) -> Thread:
 def _pull_thread(theirs: Any) -> PullThread:
     pull = pull_from(theirs)
     return PullThread(pull.number, _text(theirs["title"]), _body(theirs), pull.state, _labels(theirs))
+
+
+def _run(theirs: Any) -> WorkflowRun:
+    values = (theirs["created_at"], theirs["conclusion"] or "", theirs["event"])
+    return WorkflowRun(*(printable(_text(value)) for value in values))
 
 
 def _is_from(theirs: Any, repository: str) -> bool:
