@@ -109,7 +109,8 @@ def _back(place: Place, file: Path, known: State, failure: Failure, verb: str) -
         answered = server.serve(place, old)
     except NotServing as failed:
         raise StackError(
-            f"the server before does not start again, either ({shortened(failed.cause, 200)})", "see spark-stack logs"
+            f"the server before does not start again, either ({shortened(failed.cause, 200)})",
+            "see spark-stack logs; spark-stack down gives it up",
         ) from failed
     return Outcome(_save(file, replace(known, target=None, work=None)), old, answered, failure)
 
