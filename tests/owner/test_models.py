@@ -221,6 +221,15 @@ def test_a_damaged_cache_is_mended(owner: Owner, name: str) -> None:
     assert owner.is_whole()
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", next(iter(LARGE))])
+def test_a_damaged_blob_of_another_revision_is_mended(owner: Owner, name: str) -> None:
+    """It has the right size, and no file of this revision leads to it yet."""
+    owner.blobs.mkdir(parents=True)
+    (owner.blobs / hashed(name)).write_bytes(bytes(len(FILES[name])))
+    assert owner.provide()["model"]["revision"] == COMMIT
+    assert owner.is_whole()
+
+
 def test_a_part_that_is_missing_is_downloaded(owner: Owner) -> None:
     owner.provide()
     name = list(LARGE)[1]
