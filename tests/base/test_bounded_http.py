@@ -139,3 +139,11 @@ def test_lines_do_not_depend_on_the_pieces_that_they_come_in(size: int, monkeypa
     cut = [data[place : place + size] for place in range(0, len(data), size)]
     monkeypatch.setattr(bounded_http, "pieces", lambda *_: iter(cut))
     assert list(bounded_http.lines(None)) == [b"data: one", b"", b"data: two", b"", b"data: no end"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["secret\r", "two words", "schlüssel", "secret\nX-Other: 1"])
+def test_a_key_that_no_header_can_hold_is_not_shown(key: str) -> None:
+    """The library's error has the whole header in it."""
+    with pytest.raises(StackError, match="the API key or token has a blank or a special character") as refused:
+        bounded_http.session(seconds=1, key=key)
+    assert key.strip()[:6] not in str(refused.value)

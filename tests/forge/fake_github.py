@@ -28,7 +28,7 @@ Json = Any
 
 @dataclass
 class Request:
-    """A pull request."""
+    """A pull request. `fork` is the repository of its branch if that is another one."""
 
     number: int
     title: str
@@ -45,6 +45,7 @@ class Request:
     reviews: list[tuple[str, str]] = field(default_factory=list)
     """(who, state)."""
     labels: list[str] = field(default_factory=list)
+    fork: str | None = None
 
 
 @dataclass
@@ -264,6 +265,7 @@ class Hub:
     def filled(self, name: str, example: Json, one: Request) -> Json:
         branch = one.head.partition(":")[2]
         example["head"] |= {"label": one.head, "ref": branch, "sha": one.sha}
+        example["head"]["repo"] |= {"full_name": one.fork or name}
         example["base"] |= {"label": f"{name.partition('/')[0]}:{one.base}", "ref": one.base}
         example["user"]["login"] = one.author
         return example | {

@@ -120,6 +120,13 @@ def test_issues_with_fields_of_wrong_types(liar: Liar, field: str, value: Any) -
     assert isinstance(thread.number, int)
 
 
+def test_runs_with_control_characters(liar: Liar) -> None:
+    run = {"created_at": "2026\x1b[2J", "conclusion": "good\x07", "event": "x"}
+    liar.body = json.dumps({"workflow_runs": [run]}).encode()
+    [found] = Threads(GitHub("github.com"), UP).runs("x.yml", 5) or ()
+    assert (found.began, found.conclusion) == ("2026?[2J", "good?")
+
+
 @pytest.mark.parametrize("runs", [None, 7, [7], [{}], [{"created_at": 7, "conclusion": None, "event": "x"}], [None], {}])
 def test_runs_of_wrong_types(liar: Liar, runs: Any) -> None:
     liar.body = json.dumps({"workflow_runs": runs}).encode()

@@ -60,6 +60,15 @@ def test_a_pull_request_is_opened_changed_and_closed(hub: Hub, own: Threads) -> 
     assert own.edit_pull(found.number, "Two", "more", closed=True).state is PullState.CLOSED
 
 
+def test_a_branch_of_a_fork_with_the_same_owner_is_not_ours(hub: Hub, own: Threads) -> None:
+    """An organization may have a fork of its own repository, and `owner:branch` is the same for both."""
+    own.open_pull("stack-watch/gamma", "main", "One", "text")
+    [pull] = hub.repositories[OWN].pulls
+    assert len(own.pulls("stack-watch/gamma")) == 1
+    pull.fork = "me/other"
+    assert own.pulls("stack-watch/gamma") == ()
+
+
 def test_runs_of_a_workflow(hub: Hub, own: Threads) -> None:
     assert own.runs("stack-watch.yml", 5) is None
     hub.repositories[OWN].runs["stack-watch.yml"] = [("2026-11-27T03:00:00Z", "success"), ("2026-11-26T03:00:00Z", None)]

@@ -95,6 +95,33 @@ def test_a_broken_wheel_is_named(tmp_path: Path) -> None:
         installing.install([tmp_path / "gamma-1.0-py3-none-any.whl"], PYTHON, tmp_path / "root", link_cuda=True)
 
 
+def test_no_file_stands_outside_of_the_environment(tmp_path: Path) -> None:
+    made = wheel(tmp_path, {"gamma-1.0.data/data/../../../../../escaped": b"mine"}, name="gamma", version="1.0", about=PLAIN)
+    with pytest.raises(StackError, match="cannot be installed"):
+        installing.install([made], PYTHON, tmp_path / "a/b/root", link_cuda=True)
+    assert not list(tmp_path.rglob("escaped"))
+
+
+@pytest.mark.parametrize("name", ["scripts/python3", "data/lib64/one.py"])
+def test_no_file_is_written_through_a_link(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's Python is a link to /usr/bin/python3, which is this machine's while the image is made."""
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine/python3").write_text("this machine's")
+    made = wheel(tmp_path, {f"gamma-1.0.data/{name}": b"mine"}, name="gamma", version="1.0", about=PLAIN)
+    environment = installing._environment
+
+    def linked(place: Path, python: Python) -> None:
+        environment(place, python)
+        (place / "bin/python3").unlink()
+        (place / "bin/python3").symlink_to(tmp_path / "machine/python3")
+        (place / "lib64").symlink_to(tmp_path / "machine")
+
+    monkeypatch.setattr(installing, "_environment", linked)
+    with pytest.raises(StackError, match=r"gamma-1\.0-.* cannot be installed \(.* would be written through a link\)"):
+        installing.install([made], PYTHON, tmp_path / "root", link_cuda=True)
+    assert {path.name: path.read_text() for path in (tmp_path / "machine").iterdir()} == {"python3": "this machine's"}
+
+
 def test_what_the_images_processor_needs_has_to_be_there(tmp_path: Path) -> None:
     needs = PLAIN + (
         'Requires-Dist: beta[fast]>=2; platform_machine == "aarch64"\n'

@@ -18,6 +18,7 @@ SMALL = {
     "config.json": b"{}",
     "tokenizer.json": b'{"a": 1}',
     "tokenizer_config.json": b"[]",
+    "special_tokens_map.json": b"[]",  # the same bytes as another file
     "model.safetensors.index.json": json.dumps({"weight_map": {f"w{name}": name for name in LARGE}}).encode(),
 }
 UNREAD = {"README.md": b"read me", "original/weights.bin": b"of another program", "pytorch_model.bin": b"older"}
@@ -36,7 +37,8 @@ def hashed(name: str) -> str:
 class Hub:
     """A hub, and how it lies: each function gets a file's name and its bytes from the asked place on.
 
-    `breaks`: bytes after which a file's connection breaks off, the first times. `other`: the host that large files are redirected to.
+    `breaks`: bytes after which a file's connection breaks off, the first times. `other`: the host that large files are redirected to;
+    `moved`: where everything is redirected to.
     """
 
     address: str = ""
@@ -44,6 +46,7 @@ class Hub:
     size: Callable[[str, int], int] = lambda _, size: size
     breaks: dict[str, list[int]] = field(default_factory=dict)
     other: str | None = None
+    moved: str | None = None
     down: bool = False
     asked: list[tuple[str, str, str | None, str | None]] = field(default_factory=list)
     """Method, path, range and authorization of each request."""
@@ -66,6 +69,9 @@ def _handler(hub: Hub) -> type[Patient]:
             hub.asked.append((self.command, path, self.headers.get("Range"), self.headers.get("Authorization")))
             if hub.down:
                 self.close_connection = True
+                return
+            if hub.moved is not None:
+                self.whole(302, b"", {"Location": hub.moved}, body)
                 return
             if "/tree/" in path:
                 self.whole(200, json.dumps(_tree()).encode(), {"Content-Type": "application/json"}, body)

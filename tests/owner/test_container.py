@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's command: confined, on the loopback interface, with the model read-only and no secret in it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_docker(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {
         *("--name=stack-server", "--restart=unless-stopped", "--pull=never", "--gpus=all", "--init"),
         *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--shm-size=1gb"),
-        *("--publish=127.0.0.1:8123:8123", "--volume=stack-server-cache:/home/stack/.cache"),
+        *("--publish=127.0.0.1:8123:8123", "--volume=stack-server-cache-unverified:/home/stack/.cache"),
         *(f"--volume={snapshot.parents[1]}:/model:ro", "--env=VLLM_API_KEY", "--env=HF_HUB_OFFLINE=1", "--env=STACK_PORT=8123"),
         *("--env=FLASHINFER_CUDA_ARCH_LIST=12.1a", "--env=TRITON_CACHE_DIR=/home/stack/.cache/triton"),
     }
@@ -50,6 +51,16 @@ def test_docker(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert served[:5] == ("vllm", "serve", f"/model/snapshots/{'0' * 40}", "--served-model-name", "openai/gpt-oss-120b")
     assert served[-4:] == ("--host", "0.0.0.0", "--port", "8123")
     assert "secret" not in " ".join(found)
+
+
+def test_compiled_code_of_unverified_images_is_kept_apart(snapshot: Path) -> None:
+    plain = setup(snapshot)
+    verified = replace(plain, image=replace(plain.image, key="/home/you/release.pub.pem"))
+    names = {each for one in (plain, verified) for each in words("docker", one) if each.endswith("/.cache")}
+    assert names == {
+        "--volume=stack-server-cache-unverified:/home/stack/.cache",
+        "--volume=stack-server-cache:/home/stack/.cache",
+    }
 
 
 def test_podman(snapshot: Path) -> None:
@@ -93,6 +104,8 @@ def test_what_cannot_be_mounted(tmp_path: Path) -> None:
     (folder / "config.json").chmod(0o600)
     with pytest.raises(StackError, match=r"the image's user may not read .*: chmod o\+r"):
         container.mount(folder)
+    with pytest.raises(StackError, match=r"the model's folder .*/gone is gone: name"):
+        container.mount(tmp_path / "gone")
     colon = tmp_path / "a:b"
     colon.mkdir()
     with pytest.raises(StackError, match="because of its colon"):

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from stack.base.errors import StackError
+from stack.owner import hub_client
 
 from .lying_hub import COMMIT, FILES, LARGE, REPOSITORY, SMALL, TOKEN, Hub, hashed, serving
 from .world import ROOT
@@ -171,6 +175,36 @@ def test_the_token_stays_with_its_host(owner: Owner) -> None:
     assert f"Bearer {TOKEN}" in {authorization for *_, authorization in owner.hub.asked}
 
 
+@pytest.mark.parametrize("moved", ["http://[bad", "https://elsewhere.example:99999/", "ftp://elsewhere.example/"])
+def test_a_redirect_to_nowhere(owner: Owner, moved: str) -> None:
+    owner.hub.moved = moved
+    assert re.fullmatch(".* redirects to .*: unset HF_ENDPOINT, or ask its owner", owner.provide()["error"])
+
+
+def test_a_redirect_keeps_the_encryption() -> None:
+    assert hub_client._target("https://hub.example/a", "/b") == "https://hub.example/b"
+    with pytest.raises(StackError, match=r"the hub redirects to 'http://hub\.example/b'"):
+        hub_client._target("https://hub.example/a", "http://hub.example/b")
+
+
+def test_a_size_without_end() -> None:
+    size = "9" * 4000
+    file = {"rfilename": "model.safetensors", "size": int(size), "blobId": "1" * 40}
+    with pytest.raises(StackError, match=r"the hub names no hash or size of model\.safetensors"):
+        hub_client._read({"sha": COMMIT, "siblings": [file]}, REPOSITORY, COMMIT)
+
+
+def test_a_token_that_cannot_be_sent_is_not_shown(owner: Owner) -> None:
+    """A file of variables with line ends of Windows leaves one behind a token."""
+    owner.more["HF_TOKEN"] = f"{TOKEN}\r"
+    assert owner.provide()["model"]["revision"] == COMMIT
+    assert f"Bearer {TOKEN}" in {authorization for *_, authorization in owner.hub.asked}
+    owner.more |= {"HF_TOKEN": f"{TOKEN}\rX", "HF_HOME": f"{owner.folder}2"}
+    error = owner.provide()["error"]
+    assert error.startswith("the API key or token has a blank or a special character")
+    assert TOKEN not in error
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", next(iter(LARGE))])
 def test_a_damaged_cache_is_mended(owner: Owner, name: str) -> None:
     model = owner.provide()["model"]
@@ -184,6 +218,15 @@ def test_a_damaged_cache_is_mended(owner: Owner, name: str) -> None:
     owner.hub.asked.clear()
     assert owner.provide(model)["model"]["revision"] == COMMIT
     assert owner.hub.downloads() == [name]
+    assert owner.is_whole()
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", next(iter(LARGE))])
+def test_a_damaged_blob_of_another_revision_is_mended(owner: Owner, name: str) -> None:
+    """It has the right size, and no file of this revision leads to it yet."""
+    owner.blobs.mkdir(parents=True)
+    (owner.blobs / hashed(name)).write_bytes(bytes(len(FILES[name])))
+    assert owner.provide()["model"]["revision"] == COMMIT
     assert owner.is_whole()
 
 

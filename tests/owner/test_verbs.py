@@ -33,6 +33,34 @@ def test_up(world: World) -> None:
     assert world.file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        ({}, "the container stack-server was not started by spark-stack"),
+        ({"stack.setup": "0", "stack.user": "12345"}, "the container stack-server is the server of the user with the id 12345"),
+    ],
+)
+def test_a_container_of_somebody_else_stays(world: World, labels: dict[str, str], why: str) -> None:
+    file = world.engine / "containers/stack-server.json"
+    file.write_text(json.dumps({"image": "sha256:theirs", "labels": labels, "env": {}}))
+    for words in (world.up(), ["up"], ["down"]):
+        assert why in world.run(*words).refused_by("spark-stack")
+        assert file.exists()
+    assert not [call for call in world.calls() if call[0] in ("stop", "rm")]
+    file.unlink()
+    assert world.run("up").code == 0
+    assert (world.run("down").code, world.containers()) == (0, {})
+
+
+def test_a_key_that_cannot_be_sent_changes_nothing(world: World) -> None:
+    world.run(*world.up())
+    before = world.containers()
+    world.environment["VLLM_API_KEY"] = "secret\r"
+    refused = world.run(*world.up(TWO)).refused_by("spark-stack")
+    assert refused.startswith("the API key or token has a blank or a special character")
+    assert world.containers() == before
+
+
 def test_up_again_keeps_the_server(world: World) -> None:
     world.run(*world.up())
     before = world.containers()

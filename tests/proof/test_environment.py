@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -124,3 +125,12 @@ def test_the_tree_names_the_torch_version(tmp_path: Path) -> None:
         tree = objects.replaced(EMPTY_TREE, {"requirements/cuda.txt": Entry(0o100644, objects.write_blob(text))})
         assert environment.of_tree(objects, tree) == TORCH
         assert environment.of_tree(objects, EMPTY_TREE) is None
+
+
+def test_what_builds_a_package_gets_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GH_TOKEN", "GITHUB_TOKEN", "HF_TOKEN", "VLLM_API_KEY", "PLAIN"):
+        monkeypatch.setenv(name, "secret")
+    file = tmp_path / "seen"
+    code = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(' '.join(k for k, v in os.environ.items() if v == 'secret'))"
+    environment._run([sys.executable, "-c", code, str(file)])
+    assert file.read_text() == "PLAIN"

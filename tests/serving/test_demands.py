@@ -103,15 +103,29 @@ def test_where_a_server_can_be_asked(host: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["--host", "--hos=0.0.0.0", "--ho", "--port", "--po=1", "--api-key", "--api_ke=x", "--uds", "--no-headl"]
+    "flag",
+    [
+        "--host",
+        "--hos=0.0.0.0",
+        "--ho",
+        "--port",
+        "--po=1",
+        "--api-key",
+        "--api_ke=x",
+        "--hf-token=x",
+        "--hf_t",
+        "--uds",
+        "--no-headl",
+    ],
 )
 def test_what_options_of_ours_say_is_no_extra_flag_nor_its_beginning(flag: str) -> None:
-    with pytest.raises(StackError, match=r"give --(host|port) before the --|set VLLM_API_KEY|leave it out"):
+    with pytest.raises(StackError, match=r"give --(host|port) before the --|set (VLLM_API_KEY|HF_TOKEN)|leave it out"):
         demands.demand_flags([flag, "0.0.0.0"])
 
 
 def test_other_extra_flags() -> None:
     demands.demand_flags(["--max-model-len", "8", "-tp", "2", "--hf-token", "--api-server-count=2", "--", "host"])
+    demands.demand_flags(["--hf-token"])
 
 
 def test_an_empty_host_is_none() -> None:

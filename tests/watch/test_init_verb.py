@@ -90,6 +90,28 @@ def test_only_the_step_that_needs_it_gets_the_token(text: str) -> None:
     assert not [step for step in steps(text) if "token" in step.get("run", "")]
 
 
+@BOTH
+def test_git_gives_the_token_to_the_forge_only(text: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upstream's host may ask for a password, too."""
+    for key, value in steps(text)[-1]["env"].items():
+        monkeypatch.setenv(
+            key, value.replace("${{ github.server_url }}", "https://github.com").replace("${{ github.token }}", "t")
+        )
+    git._reaching.cache_clear()
+    said = {}
+    for host in ("github.com", "upstream.example"):
+        done = subprocess.run(
+            ["git", "credential", "fill"],
+            input=f"protocol=https\nhost={host}\n\n",
+            env=git.environment() | {"HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said[host] = "password=t\n" in done.stdout
+    assert said == {"github.com": True, "upstream.example": False}
+
+
 def test_the_cache_is_keyed_by_the_pins() -> None:
     assert "hashFiles('pins.toml')" in steps(PLAIN)[1]["with"]["key"]
     assert "hashFiles('fork/stack/pins.toml')" in steps(OWN_HARDWARE)[1]["with"]["key"]
@@ -166,7 +188,9 @@ def test_its_last_step_works_as_it_is_written(me: Maintainer, tmp_path: Path, ho
     stack.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SCRIPT}" --cache {me.cache} "$@"\n')
     stack.chmod(0o755)
     step = steps(workflow.text("", (workflow.PLAIN,), "stack"))[-1]
-    given = {key: value for key, value in step["env"].items() if key != "GH_TOKEN"}
+    server = me.forge.url
+    filled = {key: value.replace("${{ github.server_url }}", server) for key, value in step["env"].items()}
+    given = {key: value for key, value in filled.items() if key != "GH_TOKEN"}
     environment = os.environ | given | {"RUNNER_TEMP": str(tmp_path / "runner")}
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(shell, cwd=me.work, env=environment, capture_output=True, text=True, check=False)

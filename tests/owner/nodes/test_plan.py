@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.owner.nodes import facts, reach
+from stack.owner.nodes import facts, followers, reach
 from stack.owner.nodes.plan import Plan, plan
 
 from .machines import Machine, connect
@@ -51,6 +51,24 @@ def test_both_interfaces_of_the_port_with_the_cable(folder: Path, monkeypatch: p
         "INTERFACE": "enp1s0f1np1",
         "HCA": "rocep1s0f1,roceP2p1s0f1",
     }
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "{a:", '"', "-o", "a$(id)", "a;b", "ü"])
+def test_an_interface_with_an_odd_name_is_none(name: str) -> None:
+    """Linux allows all of them, and the name gets into a file of root's, a recipe's variables and the terminal."""
+    node = reach.Node("spark-b", 1)
+    lines = (f"link\t{each} up 100000 9000 4 4\nrdma\trocep1s0f1 {each}" for each in (name, "eth0.7"))
+    read = facts.Facts.parse(node, "time\t1.5\n" + "\n".join(lines), 0, 1)
+    assert [(link.name, link.rdma) for link in read.links] == [("eth0.7", "rocep1s0f1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("spark-b", "spark-b"), ("me@spark-b", "me@spark-b"), ("fd00::1", "[fd00::1]"), ("me@::1", "me@[::1]")],
+)
+def test_a_name_for_rsync(name: str, expected: str) -> None:
+    """Behind two colons it takes the name of a module of a server of its own."""
+    assert followers._for_rsync(name) == expected
 
 
 def test_addresses_that_work_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

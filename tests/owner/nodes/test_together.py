@@ -131,6 +131,22 @@ def test_a_machine_that_is_off(world: World, other: Other, model: Path) -> None:
     assert other.containers() == []
 
 
+def test_nodes_that_were_forgotten_do_not_go_on_alone(world: World, other: Other, model: Path) -> None:
+    assert world.run(*up(world, model)).code == 0
+    file = world.folder / "state/stack/nodes.json"
+    kept = file.read_bytes()
+    file.unlink()
+    for words in (["down"], ["update"]):
+        said = world.run(*words).refused_by("spark-stack")
+        assert said.startswith("the server runs on several machines, and which ones is not known any more")
+    assert world.containers() and other.containers()
+    file.write_bytes(kept)
+    assert world.run("down").code == 0
+    assert (world.containers(), other.containers()) == ({}, [])
+    file.unlink()
+    assert world.run("down").code == 0
+
+
 def test_a_model_that_does_not_arrive(world: World, other: Other, model: Path) -> None:
     (other.folder / "full").touch()
     said = world.run(*up(world, model)).refused_by("spark-stack")

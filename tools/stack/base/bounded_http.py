@@ -11,6 +11,7 @@ import http.client
 import io
 import json
 import math
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Retry
 
+from stack.base.errors import StackError
+
 LARGEST = 64 * 2**20
 """Bytes of the largest answer that is read into memory; the index page of a large project has ten million."""
 SERVED = 256 * 2**20
@@ -37,6 +40,7 @@ SLOWEST = 20_000.0
 _AT_ONCE = 2**16
 _FRAMING = 2**18
 """Bytes of headers, interim answers, chunk sizes and trailers that an answer may have; real ones have a few thousand."""
+_KEY = re.compile(r"[\x21-\x7e]+")
 _PER_BYTE = 16
 """Bytes of chunk sizes that each byte of a body may add: a server may send it byte by byte."""
 
@@ -81,8 +85,25 @@ def why(failed: Exception) -> str:
     return str(failed) if isinstance(failed, EndlessError) else type(failed).__name__
 
 
+def demand_key(key: str | None) -> None:
+    """Refuse an API key or a token that a header cannot hold; the library's own error would contain it.
+
+    Raises:
+        StackError: It has a blank, a line break or another special character.
+
+    """
+    if key and not _KEY.fullmatch(key):
+        raise StackError("the API key or token has a blank or a special character", "set it to one word of plain characters")
+
+
 def session(*, seconds: float, rate: float = math.inf, largest: int = LARGEST, key: str | None = None) -> requests.Session:
-    """Create a session whose answers are bounded (see `Bounded`), with `key` as bearer token; ~/.netrc never replaces it."""
+    """Create a session whose answers are bounded (see `Bounded`), with `key` as bearer token; ~/.netrc never replaces it.
+
+    Raises:
+        StackError: A header cannot hold the key.
+
+    """
+    demand_key(key)
     made = Session()
     made.auth = _Bearer(key) if key else None
     for scheme in ("http://", "https://"):
@@ -102,6 +123,7 @@ def asked(
 
     Raises:
         one of BROKEN: No answer arrives.
+        StackError: The key cannot be sent.
 
     """
     with session(seconds=seconds, largest=SERVED, key=key) as made:

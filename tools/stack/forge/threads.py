@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from stack.base.text import printable
 from stack.forge.connection import part
 from stack.forge.github import NOT_FOUND, GitHub, RefusedError, pull_from
 from stack.forge.repositories import PullState, Repository
@@ -105,7 +106,8 @@ class Threads:
 
         def read() -> tuple[PullThread, ...]:
             listed = self._github.api.listed(f"{self._path}/pulls", state="all", head=head)
-            own = (entry for entry in listed if pull_from(entry).head.lower() == head.lower())
+            # An organization may also have a fork of its repository, with a branch of that name.
+            own = (entry for entry in listed if pull_from(entry).head.lower() == head.lower() and _is_from(entry, self.shown))
             return tuple(sorted((_pull_thread(entry) for entry in own), key=lambda pull: -pull.number))
 
         return self._github.ask(f"the pull requests of {self.shown}", read)
@@ -161,9 +163,7 @@ class Threads:
 
         def read() -> tuple[WorkflowRun, ...]:
             listed = self._github.api.get(path, per_page=most)["workflow_runs"]
-            return tuple(
-                WorkflowRun(_text(run["created_at"]), _text(run["conclusion"] or ""), _text(run["event"])) for run in listed
-            )
+            return tuple(_run(run) for run in listed)
 
         try:
             return self._github.ask(f"the runs of {workflow} in {self.shown}", read)
@@ -187,6 +187,17 @@ def _thread(theirs: Any) -> Thread:
 def _pull_thread(theirs: Any) -> PullThread:
     pull = pull_from(theirs)
     return PullThread(pull.number, _text(theirs["title"]), _body(theirs), pull.state, _labels(theirs))
+
+
+def _run(theirs: Any) -> WorkflowRun:
+    values = (theirs["created_at"], theirs["conclusion"] or "", theirs["event"])
+    return WorkflowRun(*(printable(_text(value)) for value in values))
+
+
+def _is_from(theirs: Any, repository: str) -> bool:
+    """Return whether a pull request comes from a branch of a repository; there is none if a fork was deleted."""
+    repo = theirs["head"]["repo"]
+    return repo is not None and _text(repo["full_name"]).lower() == repository.lower()
 
 
 def _body(theirs: Any) -> str:

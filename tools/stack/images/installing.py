@@ -10,6 +10,7 @@ import installer
 from installer.destinations import SchemeDictionaryDestination
 from installer.exceptions import InstallerError
 from installer.sources import WheelFile
+from installer.utils import Scheme
 
 from stack.base.errors import StackError
 from stack.images.system import Python
@@ -41,9 +42,7 @@ def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bo
             "scripts": str(PREFIX / "bin"),
             "data": str(PREFIX),
         }
-        destination = SchemeDictionaryDestination(
-            scheme, str(PREFIX / "bin/python"), "posix", destdir=str(root), overwrite_existing=True
-        )
+        destination = _Destination(scheme, str(PREFIX / "bin/python"), "posix", destdir=str(root), overwrite_existing=True)
         try:
             with warnings.catch_warnings(), WheelFile.open(path) as source:
                 # Byte code in a wheel is left out, and said so.
@@ -54,6 +53,19 @@ def install(wheels: Sequence[Path], python: Python, root: Path, *, link_cuda: bo
     if link_cuda:
         _link_cuda(root, site)
     _same_rights(root)
+
+
+class _Destination(SchemeDictionaryDestination):
+    """A folder to install into; no file is written through a link: the environment's lead to this machine's Python."""
+
+    def _path_with_destdir(self, scheme: Scheme, path: str) -> Path:
+        target = super()._path_with_destdir(scheme, path)
+        assert self.destdir is not None
+        root = Path(self.destdir)
+        inside = target.relative_to(root).parents
+        if target.is_symlink() or any((root / each).is_symlink() for each in inside):
+            raise ValueError(f"{path} would be written through a link")
+        return target
 
 
 def _environment(place: Path, python: Python) -> None:

@@ -2,6 +2,7 @@
 """The owner's container: the engine's command that starts it, and whether the one that is there is the wanted one."""
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ VOLUME = "stack-server-cache"
 """The volume of what is compiled: it outlives containers and images."""
 SETUP = "stack.setup"
 """The label with a digest of the command that a container was started with."""
+USER = "stack.user"
+"""The label with the id of the user whose server it is: docker has one set of names for all users."""
 _MODEL = "/model"
 _RDMA = "HCA"
 """The variable of a recipe with the node's RDMA devices."""
@@ -47,10 +50,10 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
     port = {"STACK_PORT": str(setup.port)}
     variables = {**serve.environment, **common.folders(), **OFFLINE, common.RECIPE: recipe.name, **port}
     options = (
-        *(f"--name={name}", "--restart=unless-stopped", "--pull=never"),
+        *(f"--label={USER}={os.getuid()}", f"--name={name}", "--restart=unless-stopped", "--pull=never"),
         *(f"--cap-drop={common.NO_CAPABILITY}", f"--security-opt={common.NO_NEW_PRIVILEGES}", f"--shm-size={common.SHARED}"),
         *(_shared_network(setup) if setup.spread else (f"--publish={address}:{setup.port}:{setup.port}",)),
-        *(f"--volume={VOLUME}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
+        *(f"--volume={volume(setup)}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
         *(f"--env={key}={value}" for key, value in sorted(variables.items())),
         *(f"--env={KEY}", f"--env={common.UNCHECKED}"),
         *_of_engine(engine),
@@ -60,11 +63,32 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
     return ("run", "--detach", f"--label={SETUP}={_digest(words)}", *words)
 
 
+def volume(setup: Setup) -> str:
+    """Return the name of the volume for compiled code; what an unverified image has left there, a verified one must not load."""
+    return VOLUME if setup.image.key is not None else f"{VOLUME}-unverified"
+
+
 def is_wanted(container: Container, words: tuple[str, ...], key: str) -> bool:
     """Return whether a container runs, and was started with this command and this API key."""
     label = next(word for word in words if word.startswith(f"--label={SETUP}="))
     same = container.labels.get(SETUP) == label.rpartition("=")[2]
     return container.running and same and container.variables.get(KEY, "") == key
+
+
+def demand_own(container: Container, name: str) -> None:
+    """Refuse to stop a container that somebody else has started under the same name.
+
+    Raises:
+        StackError: It has not the labels of this user's server.
+
+    """
+    if SETUP not in container.labels:
+        raise StackError(f"the container {name} was not started by spark-stack", "rename it, or remove it if nobody needs it")
+    user = container.labels.get(USER, str(os.getuid()))
+    if user != str(os.getuid()):
+        raise StackError(
+            f"the container {name} is the server of the user with the id {user:.20}", "that user can stop it: spark-stack down"
+        )
 
 
 def mount(folder: Path) -> tuple[Path, str]:
@@ -73,7 +97,7 @@ def mount(folder: Path) -> tuple[Path, str]:
     A snapshot of Hugging Face's cache consists of links into a folder beside it: the folder of both is mounted.
 
     Raises:
-        StackError: A file cannot be read by the image's user, or a link leaves what is mounted.
+        StackError: The folder is gone, a file cannot be read by the image's user, or a link leaves what is mounted.
 
     """
     real = folder.resolve()
@@ -81,6 +105,8 @@ def mount(folder: Path) -> tuple[Path, str]:
     root = real.parents[1] if in_cache else real
     if ":" in str(root):  # a colon ends a path in the engines' mount options
         raise StackError(f"{root} cannot be mounted into a container because of its colon", "rename it")
+    if not real.is_dir():
+        raise StackError(f"the model's folder {folder} is gone", "name the folder where it is now, with --model")
     for file in sorted(real.iterdir()):
         _demand_readable(file, root)
     return root, f"{_MODEL}/{real.relative_to(root)}" if in_cache else _MODEL

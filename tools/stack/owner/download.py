@@ -49,7 +49,7 @@ def cached(where: Hub, repository: str, revision: str | None) -> Path | None:
 
 
 def download(where: Hub, repository: str, revision: str | None, tell: Progress) -> Path:
-    """Download what a revision lacks in the cache, and return its folder.
+    """Download what a revision lacks in the cache, and return its folder. What its folder has must have been compared with its hashes.
 
     Raises:
         StackError: The hub does not answer or refuses, the disk is full, or the files that arrive are not those that it names.
@@ -64,7 +64,10 @@ def download(where: Hub, repository: str, revision: str | None, tell: Progress) 
         for each in (blobs, snapshot):
             each.mkdir(parents=True, exist_ok=True)
         _demand_room(blobs, files)
-        _Transfer(where, repository, commit, blobs, sum(part.size for part in files)).fetch(files, step, tell)
+        # Files with the same bytes are one blob, which two threads must not write at once.
+        unique = tuple({part.hash: part for part in files}.values())
+        linked = frozenset(part.hash for part in files if _is_linked(snapshot / part.name, part))
+        _Transfer(where, repository, commit, blobs, sum(part.size for part in unique), linked).fetch(unique, step, tell)
         for part in files:
             _link(snapshot / part.name, part)
         if revision is None:
@@ -89,24 +92,36 @@ def _folder(where: Hub, repository: str) -> Path:
 
 def _link(link: Path, part: Part) -> None:
     """Put a link to a blob into a snapshot; one that is there already stays."""
-    target = f"../../blobs/{part.hash}"
-    if link.is_symlink() and os.readlink(link) == target:  # noqa: PTH115 - as it is written
+    if _is_linked(link, part):
         return
+    target = _target(part)
     made = link.with_name(f".{link.name}{_PART}")
     made.unlink(missing_ok=True)
     made.symlink_to(target)
     made.replace(link)
 
 
+def _is_linked(link: Path, part: Part) -> bool:
+    return link.is_symlink() and os.readlink(link) == _target(part)  # noqa: PTH115 - as it is written
+
+
+def _target(part: Part) -> str:
+    return f"../../blobs/{part.hash}"
+
+
 @dataclass(slots=True)
 class _Transfer:
-    """The transfer of a revision's files: how much has arrived, and whether it is given up."""
+    """The transfer of a revision's files: how much has arrived, and whether it is given up.
+
+    `linked`: hashes of blobs that the snapshot had before; their bytes were compared already.
+    """
 
     where: Hub
     repository: str
     commit: str
     blobs: Path
     total: int
+    linked: frozenset[str] = frozenset()
     arrived: int = 0
     given_up: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -137,7 +152,9 @@ class _Transfer:
     def _file(self, part: Part) -> None:
         """Fetch a file: twice, if its bytes are not those that the hub names."""
         blob = self.blobs / part.hash
-        if blob.exists() and blob.stat().st_size == part.size:
+        is_there = blob.exists() and blob.stat().st_size == part.size
+        # A blob of another revision, or of a program that compares no hashes, may be damaged.
+        if is_there and (part.hash in self.linked or hub.is_good(blob, part, lambda _: None)):
             self._count(part.size)
             return
         file = self.blobs / f"{part.hash}{_PART}"

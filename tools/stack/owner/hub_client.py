@@ -23,6 +23,8 @@ from stack.owner.hub import WANTED, Part
 _ADDRESS = "https://huggingface.co"
 _SECONDS = 60.0
 _REDIRECTS = 5
+_LARGEST = 2**50
+"""Bytes of the largest file that a listing may name."""
 _HASH = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,254}")
@@ -87,9 +89,7 @@ class Hub:
                     _demand_good(answer, repository)
                     yield answer
                     return
-                address = urljoin(address, answer.headers["Location"])
-            if urlsplit(address).scheme not in ("http", "https"):
-                raise StackError(f"the hub redirects to {address!r:.100}", "unset HF_ENDPOINT, or ask its owner")
+                address = _target(address, answer.headers["Location"])
         raise PassingError("the hub redirects without an end")
 
 
@@ -99,7 +99,7 @@ def here(environment: Mapping[str, str] | None = None) -> Hub:
     caches = Path(given.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     home = Path(given.get("HF_HOME") or caches / "huggingface").expanduser()
     cache = Path(given.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    token = given.get("HF_TOKEN") or _text(Path(given.get("HF_TOKEN_PATH") or home / "token").expanduser())
+    token = given.get("HF_TOKEN", "").strip() or _text(Path(given.get("HF_TOKEN_PATH") or home / "token").expanduser())
     offline = any(given.get(name, "").upper() in _TRUE for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
     return Hub((given.get("HF_ENDPOINT") or _ADDRESS).rstrip("/"), token or None, home, cache, offline)
 
@@ -117,6 +117,8 @@ def _asked(session: requests.Session, address: str, headers: Mapping[str, str]) 
         answer = session.get(address, headers=dict(headers), timeout=_SECONDS, stream=True, allow_redirects=False)
     except bounded_http.BROKEN as failed:
         raise PassingError(f"{urlsplit(address).netloc}: {bounded_http.why(failed)}") from failed
+    except ValueError as odd:  # requests reads where a redirect leads, even if it does not follow
+        raise StackError(f"{urlsplit(address).netloc} redirects to no address", "unset HF_ENDPOINT, or ask its owner") from odd
     with answer:
         yield answer
 
@@ -140,6 +142,23 @@ def _origin(address: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port
 
 
+def _target(address: str, location: str) -> str:
+    """Return where a redirect leads.
+
+    Raises:
+        StackError: It is not an address of the web, or leaves an encrypted connection.
+
+    """
+    try:
+        target = urljoin(address, location)
+        scheme, host, _ = _origin(target)
+    except ValueError:  # of a port or of an IPv6 address
+        scheme, host = "", None
+    if not host or scheme not in ("http", "https") or (scheme == "http" and urlsplit(address).scheme == "https"):
+        raise StackError(f"the hub redirects to {location!r:.100}", "unset HF_ENDPOINT, or ask its owner")
+    return target
+
+
 def _read(values: Any, repository: str, revision: str | None) -> tuple[str, tuple[Part, ...]]:
     remedy = "unset HF_ENDPOINT, or ask its owner"
     commit = values.get("sha") if isinstance(values, dict) else None
@@ -148,7 +167,7 @@ def _read(values: Any, repository: str, revision: str | None) -> tuple[str, tupl
     files = values.get("siblings")
     found = [part for file in files if (part := _part(file)) is not None] if isinstance(files, list) else []
     if odd := next((part for part in found if not _HASH.fullmatch(part.hash) or part.size < 0), None):
-        raise StackError(f"the hub names no hash of {odd.name} of {repository}", remedy)
+        raise StackError(f"the hub names no hash or size of {odd.name} of {repository}", remedy)
     if not any(part.name.endswith(".safetensors") for part in found):
         raise StackError(f"{repository} has no weights in safetensors", "name the folder of a checkpoint with --model")
     return commit, tuple(found)
@@ -162,4 +181,5 @@ def _part(file: Any) -> Part | None:
     lfs = file.get("lfs")
     hashed = lfs.get("sha256") if isinstance(lfs, dict) else file.get("blobId")
     size = file.get("size")
-    return Part(name, size if isinstance(size, int) else -1, hashed if isinstance(hashed, str) else "")
+    known = isinstance(size, int) and size <= _LARGEST
+    return Part(name, size if known else -1, hashed if isinstance(hashed, str) else "")

@@ -162,7 +162,8 @@ def _from_layout(engine: Engine, where: Reference, key: Path | None, tell: Progr
         _verified(where, key)
     tag = f"{_KEPT}:{found.digest.removeprefix('sha256:')[:12]}"
     described = engine.image(tag)
-    if described is None:
+    # Whoever may use the engine can give another image this tag, so a verified layout is loaded again.
+    if described is None or key is not None:
         tell(f"loading the image {where.shown}")
         storage = "docker-daemon" if engine.name == "docker" else "containers-storage"
         skopeo.load(where, f"{storage}:{tag}")

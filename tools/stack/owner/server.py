@@ -106,11 +106,14 @@ def stop(place: Place) -> bool:
     """Stop and remove the container, on all nodes; return whether there was one.
 
     Raises:
-        StackError: An engine does not do it, or a node is not reached; the other nodes are stopped all the same.
+        StackError: The container here is not this user's server, and nothing is stopped. Or an engine does not do it, or a node is not
+            reached; the other nodes are stopped all the same.
 
     """
-    there = place.engine.container(place.container) is not None
-    if there:
+    found = place.engine.container(place.container)
+    there = found is not None
+    if found is not None:
+        containers.demand_own(found, place.container)
         place.tell("stopping the container")
         place.engine.run("stop", f"--time={_STOPPED}", place.container)
         place.engine.run("rm", "--force", place.container)

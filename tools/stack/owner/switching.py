@@ -5,10 +5,12 @@ The state is written before and after each step. After a kill, the next call fin
 wanted one is kept, any other is replaced.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stack.base import bounded_http
 from stack.base.errors import StackError
 from stack.base.text import shortened
 from stack.deploy import vllm_log
@@ -16,6 +18,7 @@ from stack.owner import images, server, state
 from stack.owner.server import Answered, Place
 from stack.owner.state import Setup, State, Step, Work
 from stack.serving import summary
+from stack.serving.demands import KEY
 from stack.store import cache
 from stack.validation.serve.server import NotServing
 
@@ -64,9 +67,11 @@ def switch(place: Place, file: Path, known: State, target: Setup, verb: str) -> 
         verb: The verb that asks for it, for the state.
 
     Raises:
-        StackError: The old server cannot be started again, or the state cannot be written.
+        StackError: The API key cannot be sent, the old server cannot be started again, or the state cannot be written.
 
     """
+    # Without a key that can be sent, neither the new server nor the old one could be asked.
+    bounded_http.demand_key(os.environ.get(KEY))
     known = _save(file, replace(known, target=target, work=_work(verb, Step.START, target)))
     try:
         answered = server.serve(place, target, lambda: _save(file, replace(known, work=_work(verb, Step.ANSWER, target))))
@@ -104,7 +109,8 @@ def _back(place: Place, file: Path, known: State, failure: Failure, verb: str) -
         answered = server.serve(place, old)
     except NotServing as failed:
         raise StackError(
-            f"the server before does not start again, either ({shortened(failed.cause, 200)})", "see spark-stack logs"
+            f"the server before does not start again, either ({shortened(failed.cause, 200)})",
+            "see spark-stack logs; spark-stack down gives it up",
         ) from failed
     return Outcome(_save(file, replace(known, target=None, work=None)), old, answered, failure)
 

@@ -5,6 +5,7 @@ A base package, such as torch, is one that a project plug-in names. The cache ke
 since each can take gigabytes.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from stack.store import cache as places
 from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _COMPLETE = "complete"
+_SECRETS = frozenset({"GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "HF_TOKEN", "VLLM_API_KEY"})
+"""Variables that no code of a package gets: pip runs what builds a source archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Progr
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    given = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StackError(f"`{' '.join(command[1:5])} …` failed: {first_error(done.stderr)}", "check the network and disk space")
 

@@ -5,6 +5,7 @@ import errno
 import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from itertools import zip_longest
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -21,6 +22,8 @@ _OURS = {
     "--uds": "leave it out: this command connects to an address",
     "--no-headless": "leave it out: it takes --headless back",
 }
+_SECRETS = {"--api-key": KEY, "--hf-token": "HF_TOKEN"}
+"""Flags with a secret, and the variable to set in their place."""
 
 
 def address(host: str, port: int) -> str:
@@ -33,15 +36,20 @@ def demand_flags(extra: Sequence[str]) -> None:
     """Refuse flags that options of ours set: this command would look for the server elsewhere.
 
     Raises:
-        StackError: a flag is one of them, or sets an API key.
+        StackError: a flag is one of them, or sets an API key or a token.
 
     """
-    for flag in extra:
+    for flag, following in zip_longest(extra, extra[1:], fillvalue="-"):
         name = flag.partition("=")[0].replace("_", "-")
         # vLLM's argparse accepts a flag's beginning for the flag.
-        meant = next((known for known in (*_OURS, "--api-key") if known.startswith(name) and len(name) > len("--")), None)
-        if meant == "--api-key":
-            raise StackError("an API key on a command line is visible to every user of the machine", f"set {KEY}")
+        known = (*_OURS, *_SECRETS)
+        meant = next((each for each in known if each.startswith(name) and len(name) > len("--")), None)
+        if meant in _SECRETS and (meant == "--api-key" or "=" in flag or not following.startswith("-")):
+            raise StackError(
+                "a key or token on a command line is visible to every user of the machine", f"set {_SECRETS[meant]}"
+            )
+        if meant in _SECRETS:
+            continue  # --hf-token alone takes the one that is kept on the machine
         if meant is not None:
             raise StackError(f"{name} is among the extra flags", _OURS[meant])
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Print what came of a start: the address and a request to try, the kernels and the speed, or why it failed."""
 
+import json
 import os
 import shlex
 
@@ -43,7 +44,7 @@ def _speed(outcome: Outcome, told: Progress) -> float | None:
 
 def _tell_failure(failure: Failure) -> None:
     for line in failure.reasons:
-        click.echo(line, err=True)
+        click.echo(text.one_line(line), err=True)
     tell(failure.problem)
     if failure.log is not None:
         tell(f"its log is kept; to find the cause: stack doctor --log {failure.log}")
@@ -61,7 +62,7 @@ def _print(setup: Setup, answered: Answered, recipe: Recipe, measured: float | N
         ("model", model(setup)),
     )
     for name, value in rows:
-        fact(f"{name:<8} {value}", below=" " * 9)
+        fact(f"{name:<8} {text.one_line(value)}", below=" " * 9)
     say("Try it:", request(setup, answered.model))
 
 
@@ -88,7 +89,7 @@ def model(setup: Setup) -> str:
 def request(setup: Setup, name: str) -> str:
     """Return a command that asks the server; it takes the API key from the environment."""
     key = [f'-H "Authorization: Bearer ${KEY}"'] if os.environ.get(KEY) else []
-    body = '{"model": "%s", "messages": [{"role": "user", "content": "Say hello."}]}' % name  # noqa: UP031 - it has braces
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "Say hello."}]})
     head = ["curl -s", f"{setup.url}/v1/chat/completions", "-H 'Content-Type: application/json'"]
     return " ".join([*head, *key, "-d", shlex.quote(body)])
 

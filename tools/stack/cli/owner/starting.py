@@ -71,7 +71,7 @@ def changing(
     `spread`: it is to run on all nodes of `spark-stack setup`; so it is, too, where one of the servers known before did.
 
     Raises:
-        StackError: Another process changes it, no engine answers, or the state is damaged.
+        StackError: Another process changes it, no engine answers, the state is damaged, or the nodes of a server are not known.
 
     """
     file = state.path()
@@ -81,6 +81,8 @@ def changing(
         known = _with_engine(known, found) if known is not None else State(found.name)
         spread = spread or any(each is not None and each.spread for each in (known.now, known.before, known.target))
         others = followers.of(kept.read(kept.path()), found.name) if spread else ()
+        if not others:
+            _demand_nodes(known, found)
         log, patience = file.with_name(FAILED), patience or 0.0
         place = Place(found, known.container, options.root_if_any(), log, seconds, told, tell, patience, others)
 
@@ -102,6 +104,21 @@ def _with_engine(known: State, engine: Engine) -> State:
     if engines.Engine(known.engine).container(known.container) is not None:
         raise StackError(f"the server is a container of {known.engine}", "leave --engine out, or call spark-stack down first")
     return State(engine.name, known.container)
+
+
+def _demand_nodes(known: State, engine: Engine) -> None:
+    """Refuse to change a server on several machines of which only this one is known: the others would go on without it.
+
+    Raises:
+        StackError: There is such a server.
+
+    """
+    spread = any(each is not None and each.spread for each in (known.now, known.target))
+    if spread and engine.container(known.container) is not None:
+        raise StackError(
+            "the server runs on several machines, and which ones is not known any more",
+            "run spark-stack setup with their names",
+        )
 
 
 @contextlib.contextmanager

@@ -148,8 +148,10 @@ def read_all(nodes: Iterable[Node]) -> tuple[Facts, ...]:
         return tuple(pool.map(read, nodes))
 
 
-_LINK = re.compile(r"(\S{1,15}) (\w+) (-?\d{1,9}) (\d{1,6}) (\d{1,3}) (\d{1,3})")
-_RDMA = re.compile(r"([\w.-]{1,64}) (\S{1,15})", re.ASCII)
+_NAME = r"[A-Za-z0-9_][\w.+-]{0,14}"
+"""An interface's name as drivers and udev make it. Linux allows more: control characters, and what ends a word in YAML or a shell."""
+_LINK = re.compile(rf"({_NAME}) (\w+) (-?\d{{1,9}}) (\d{{1,6}}) (\d{{1,3}}) (\d{{1,3}})", re.ASCII)
+_RDMA = re.compile(rf"([A-Za-z0-9_][\w.-]{{0,63}}) ({_NAME})", re.ASCII)
 
 
 def _links(said: dict[str, list[str]]) -> Iterable[Link]:

@@ -77,11 +77,13 @@ class Follower:
         """Stop and remove the container there; return whether there was one.
 
         Raises:
-            StackError: The node is not reached.
+            StackError: The node is not reached, or the container is not this user's server.
 
         """
-        if self.engine.container(name) is None:
+        there = self.engine.container(name)
+        if there is None:
             return False
+        containers.demand_own(there, f"{name} on {self.host}")
         tell(f"stopping the container on {self.host}")
         self.engine.run("stop", f"--time={seconds}", name)
         self.engine.run("rm", "--force", name)
@@ -133,7 +135,7 @@ class Follower:
         # The bytes of a file that was interrupted stay in .rsync-partial, which no server takes for a file of the model.
         words = ["rsync", "--archive", "--partial-dir=.rsync-partial", "--info=progress2", "--no-inc-recursive"]
         words += ["--exclude=*.incomplete", "--exclude=*.stack-part", f"--rsh={link.remote_shell()}"]
-        words += ["--", f"{folder}/", f"{link.name}:{folder}/"]
+        words += ["--", f"{folder}/", f"{_for_rsync(link.name)}:{folder}/"]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as copier:
             assert copier.stdout is not None
             assert copier.stderr is not None
@@ -152,6 +154,12 @@ class Follower:
 def of(members: Sequence[Member], engine: str) -> tuple[Follower, ...]:
     """Return the nodes but this machine; each is taken to have the same engine."""
     return tuple(Follower(member, Engine(engine, member.node)) for member in members if member.node.rank)
+
+
+def _for_rsync(name: str) -> str:
+    """Return a node's name as rsync takes it: two colons behind a name mean a server of rsync's own."""
+    user, at, host = name.rpartition("@")
+    return f"{user}{at}[{host}]" if ":" in host else name
 
 
 def _last(output: str) -> str:
