@@ -38,6 +38,7 @@ CHOSEN = {
         "TRANSFORMERS_OFFLINE",
     ),
     "owner/server.py": (),  # all are passed on to the engine
+    "proof/environment.py": (),  # all but tokens are passed on to pip
     "cli/serve.py": (),  # compared with the server's variables
     "wheels/building.py": (),  # all that a build depends on, and those of the next line
     "wheels/clones.py": ("*_SRC_DIR",),

@@ -104,6 +104,7 @@ def _handler(hub: Hub) -> type[Patient]:
                 self.close_connection = True
                 return
             self.wfile.write(part)
+            self.close_connection = total > len(data)  # the client would wait for the rest for a minute
 
         def whole(self, status: int, data: bytes, headers: dict[str, str], body: bool) -> None:
             self.send_response(status)
