@@ -299,7 +299,10 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
         (["--host", "::"], ":: can be reached from other machines"),
         (["--host", "192.0.2.1.invalid"], "192.0.2.1.invalid can be reached from other machines"),
         (["--", "--port=1"], "--port is among the extra flags: give --port before the --"),
-        (["--", "--api_key", "x"], "a key or token on a command line is visible to every user of the machine: set VLLM_API_KEY"),
+        (
+            ["--", "--api_key", "x"],
+            "a key or token on a command line is visible to every user of the machine: set VLLM_API_KEY",
+        ),
         (["--set", "A"], "'A' sets no variable: write NAME=VALUE"),
         (["--set", "A=b"], "recipe cpu-fp32 has no variable A: it has none"),
         (["--image", "oci:x"], "--image has its own packages: leave --python out"),
