@@ -40,7 +40,7 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Start": ("tutorial", "spark"),
+    "Start": ("tutorial", "spark", "owner", "owner-check"),
     "Guides": (
         "import",
         "daily-work",
