@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stack
-from stack.base.text import counted, printable, shortened
+from stack.base.text import counted, last_line, printable, shortened
 
 
 @pytest.mark.parametrize("odd", ["\x1b", "\x00", "\x7f", "\x9b", "\r", "\u2028", "\u202e", "\ufeff", "\udcff"])
@@ -58,3 +58,8 @@ def test_no_text_leaves_the_plural_to_its_reader() -> None:
     ]
     assert len(texts) > 1000
     assert [one for one in texts if re.search(r"[a-z]\((s|es)\)(\W|$)", one[1])] == []
+
+
+@pytest.mark.parametrize(("output", "last"), [("", ""), (" \n\n", ""), ("a\n b \n\n", "b"), ("a\rb\n \t\n", "b")])
+def test_the_last_line_that_is_not_blank(output: str, last: str) -> None:
+    assert last_line(output) == last

@@ -131,6 +131,13 @@ class World:
         return [json.loads(line) for line in (self.engine / "calls").read_text().splitlines()]
 
 
+def end_servers(engine: Path) -> None:
+    """End the servers that a stand-in engine has started."""
+    for file in (engine / "containers").glob("*.pid"):
+        with contextlib.suppress(OSError, ValueError):
+            os.killpg(int(file.read_text()), signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[World]:
     """A machine in a folder; its servers end with the block."""
@@ -159,6 +166,4 @@ def made(folder: Path) -> Iterator[World]:
     try:
         yield world
     finally:
-        for file in (folder / "engine/containers").glob("*.pid"):
-            with contextlib.suppress(OSError, ValueError):
-                os.killpg(int(file.read_text()), signal.SIGKILL)
+        end_servers(folder / "engine")

@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ... import system
-from ..world import SCRIPT, World, images, made
+from ..world import SCRIPT, World, end_servers, images, made
 from .spread import prepare, up
 
 pytestmark = pytest.mark.images
@@ -87,7 +86,7 @@ def _head(tmp_path: Path) -> Iterator[list[str]]:
         for name, link in itertools.product((here, there), ("ssh0", "link0")):
             _wait(partial(_is_up, name, link), f"{link} is not up")
         server = after.enter_context(_sshd(tmp_path, there))
-        after.callback(_end, tmp_path / "other/engine")
+        after.callback(end_servers, tmp_path / "other/engine")
         after.callback(server.kill)
         yield ["ip", "netns", "exec", here]
 
@@ -128,13 +127,6 @@ def _add(namespace: str) -> None:
 
 def _is_up(namespace: str, link: str) -> bool:
     return "state UP" in ran("ip", "-n", namespace, "link", "show", link)
-
-
-def _end(engine: Path) -> None:
-    """End the servers of the other machine."""
-    for file in engine.glob("containers/*.pid"):
-        with contextlib.suppress(OSError, ValueError):
-            os.killpg(int(file.read_text()), signal.SIGKILL)
 
 
 def setup(head: list[str], folder: Path, *words: str) -> tuple[int, dict[str, object], str]:
@@ -216,7 +208,7 @@ def test_both_machines_start_and_stop_together(machine: World, head: list[str], 
     arguments = Path(f"/proc/{there.read_text().strip()}/cmdline").read_text().split("\0")
     assert "--headless" in arguments
     assert "10.250.7.2 runs" in run("status")
-    # What was copied is there, with its links; what was half downloaded is not.
+    # The copy has all files and links, but no half-downloaded file.
     root = model.parents[1]
     held = subprocess.run(
         ["nsenter", "--target", _sshd_pid(tmp_path), "--mount", "find", root, "-printf", "%P %y %s\n"],

@@ -15,6 +15,11 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:first]} … {text[len(text) - (most - first - 3) :]}"
 
 
+def last_line(output: str) -> str:
+    """Return the last line of a program's output that is not blank, without blanks at its ends; empty if there is none."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+
+
 def counted(number: int, one: str, more: str = "") -> str:
     """Return a number with its noun: `1 patch`, `2 patches`. `more` is the plural if it is not formed with -s or -es."""
     plural = more or f"{one}{'es' if one.endswith(('s', 'x', 'ch', 'sh')) else 's'}"

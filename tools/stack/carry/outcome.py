@@ -2,6 +2,8 @@
 """The outcomes of a carried patch, as tables, JSON and files name them."""
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +34,12 @@ class Outcome(StrEnum):
     """Carried, but code that it relies on has changed; needs a person."""
     CONFLICT = "conflict"
     """In conflict with the new base; needs a person."""
+
+
+def tally(found: Iterable[Outcome]) -> dict[Outcome, int]:
+    """Count outcomes, in the order in which they are defined; those that do not occur are left out."""
+    counts = Counter(found)
+    return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def _room(group: Path) -> int | None:
         statistics = (group / "memory.stat").read_text()
     except OSError:
         return None
-    if not limit.isdigit() or not used.isdigit():  # "max" is no limit
+    if not limit.isdigit() or not used.isdigit():  # "max": unlimited
         return None
     files = sum(map(int, re.findall(r"^(?:in)?active_file ([0-9]{1,18})$", statistics, re.MULTILINE)))
     return max(0, int(limit) - max(0, int(used) - files))

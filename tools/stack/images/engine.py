@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.base.text import shortened
+from stack.base.text import last_line, shortened
 
 ENGINES = ("buildah", "podman")
 """In the order in which they are tried."""
@@ -335,5 +335,4 @@ def _words(line: str) -> str:
 
 
 def _last(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return shortened(lines[-1], _SHOWN) if lines else "no message"
+    return shortened(last_line(output), _SHOWN) or "no message"

@@ -49,7 +49,7 @@ def cached(where: Hub, repository: str, revision: str | None) -> Path | None:
 
 
 def download(where: Hub, repository: str, revision: str | None, tell: Progress) -> Path:
-    """Download what a revision lacks in the cache, and return its folder. What its folder has must have been compared with its hashes.
+    """Download what a revision lacks in the cache, and return its folder. Files that are there already must have been compared with their hashes.
 
     Raises:
         StackError: The hub does not answer or refuses, the disk is full, or the files that arrive are not those that it names.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stack.base.errors import StackError
-from stack.base.text import shortened
+from stack.base.text import last_line, shortened
 from stack.owner.nodes.reach import Node
 
 ENGINES = ("docker", "podman")
@@ -209,8 +209,7 @@ def _id(text: str) -> str:
 
 
 def _last(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return shortened(lines[-1], _SHOWN) if lines else "no message"
+    return shortened(last_line(output), _SHOWN) or "no message"
 
 
 def _remedy(engine: str, stderr: str) -> str:

@@ -162,7 +162,7 @@ def _from_layout(engine: Engine, where: Reference, key: Path | None, tell: Progr
         _verified(where, key)
     tag = f"{_KEPT}:{found.digest.removeprefix('sha256:')[:12]}"
     described = engine.image(tag)
-    # Whoever may use the engine can give another image this tag, so a verified layout is loaded again.
+    # Any user of the engine can give another image this tag, so a verified layout is loaded again.
     if described is None or key is not None:
         tell(f"loading the image {where.shown}")
         storage = "docker-daemon" if engine.name == "docker" else "containers-storage"

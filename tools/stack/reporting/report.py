@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stack.base.text import counted
-from stack.carry.outcome import Outcome
+from stack.carry.outcome import Outcome, tally
 
 _DAY = 86400
 AGES = ((30, "under a month"), (90, "1 to 3 months"), (180, "3 to 6 months"), (365, "6 to 12 months"), (730, "1 to 2 years"))
@@ -93,8 +93,7 @@ class Ladder:
     @property
     def counts(self) -> dict[Outcome, int]:
         """Count the rows by outcome, in the order of the outcomes."""
-        found = Counter(row.outcome for row in self.rows)
-        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
+        return tally(row.outcome for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
-from stack.carry.outcome import Outcome
+from stack.carry.outcome import Outcome, tally
 
 
 class Aim(StrEnum):
@@ -49,8 +48,7 @@ class Trial:
     @property
     def counts(self) -> dict[Outcome, int]:
         """Count the patches by outcome, in the order of the outcomes."""
-        found = Counter(row.outcome for row in self.rows)
-        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
+        return tally(row.outcome for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _served(options: Options, url: str, known: State | None) -> ServedStack | No
 
 
 def _labels(known: State, setup: Setup) -> Mapping[str, Any]:
-    """Return the labels of the image that runs; an engine that does not answer is no reason not to check the server."""
+    """Return the labels of the image that runs; empty if the engine does not answer: the server is checked all the same."""
     try:
         described = engine.Engine(known.engine).image(setup.image.id) or {}
     except StackError:

@@ -107,7 +107,7 @@ def _with_engine(known: State, engine: Engine) -> State:
 
 
 def _demand_nodes(known: State, engine: Engine) -> None:
-    """Refuse to change a server on several machines of which only this one is known: the others would go on without it.
+    """Refuse to change a server on several machines if only this one is known: the others would go on without it.
 
     Raises:
         StackError: There is such a server.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.base.text import printable, shortened
+from stack.base.text import last_line, printable, shortened
 from stack.deploy.recipes import Recipe
 from stack.owner import container as containers
 from stack.owner.engine import Engine
@@ -21,7 +21,7 @@ from stack.owner.state import Image, Setup
 
 _PIECE = 2**20
 _QUICK = 20.0
-_LINES = 20
+_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +163,4 @@ def _for_rsync(name: str) -> str:
 
 
 def _last(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines()[-_LINES:] if line.strip()]
-    return shortened(printable(lines[-1]), 300) if lines else ""
+    return shortened(printable(last_line(output)), _SHOWN)

@@ -38,7 +38,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A node's end of the link: the interfaces of one port, the first of which is named to NCCL and Gloo."""
+    """A node's end of the link: the interfaces of one port. NCCL and Gloo get the name of the first one."""
 
     facts: Facts
     links: tuple[Link, ...]

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
-from stack.base.text import printable, shortened
+from stack.base.text import last_line, printable, shortened
 
 _NAME = re.compile(r"(?:[A-Za-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:_-]*", re.ASCII)
 _MOST = 2**20
@@ -95,5 +95,4 @@ def nodes(names: tuple[str, ...]) -> tuple[Node, ...]:
 
 
 def _last(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return shortened(printable(lines[-1]), _SHOWN) if lines else ""
+    return shortened(printable(last_line(output.decode("utf-8", "replace"))), _SHOWN)

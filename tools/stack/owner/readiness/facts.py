@@ -93,7 +93,7 @@ def gather(
 
 
 def _faults(driver: DriverFacts) -> Iterator[Found]:
-    """Yield the known faults in the kernel's log; on DGX OS only an administrator may read it, and that is no fault."""
+    """Yield the known faults in the kernel's log; on DGX OS only an administrator may read it, so a refusal is not a fault."""
     first = driver.first
     names = of_capability(first.capability, unified=first.memory is None) if first is not None else frozenset[str]()
     for finding in kernel_log.look(load.load(None), names):
