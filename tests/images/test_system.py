@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image's system has, read from its files: nothing of it runs, so its processor does not matter."""
+"""An image's system is read from its files: nothing of it runs, so its processor does not matter."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ SPARK = Machine(
 
 @contextmanager
 def owner(folder: Path) -> Iterator[World]:
-    """A Spark's owner, with the model in Hugging Face's cache, and images of which one does not serve."""
+    """A Spark's owner, with the model in Hugging Face's cache, and three images; one of them does not serve."""
     with made(folder) as world, pytest.MonkeyPatch.context() as patched:
         listed = {
             name: {"digest": digest(name), "id": digest(f"id {name}"), "says": "made-spark-compose", **way}
@@ -64,7 +64,7 @@ def owner(folder: Path) -> Iterator[World]:
 
 
 def _fill(home: Path) -> None:
-    """Put a model of the recipe's name into the cache, with the logs of which the stand-in server prints one."""
+    """Put a model of the recipe's name into the cache. Beside it lie the logs that the stand-in server prints."""
     checkpoint = checkpoints.load("gpt-oss-120b")
     top = home / f"hub/models--{checkpoint.repository.replace('/', '--')}"
     snapshot = top / f"snapshots/{checkpoint.revision}"
@@ -84,7 +84,7 @@ def _fill(home: Path) -> None:
 
 
 def blocks(folder: Path) -> dict[str, str]:
-    """What each command of the page prints, on both streams; times, speeds, digests and folders as the page writes them."""
+    """The output of each command of the page, on both streams; times, speeds, digests and folders as the page writes them."""
     found = {}
     with owner(folder) as world:
         for name, command in COMMANDS.items():

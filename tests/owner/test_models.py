@@ -195,7 +195,7 @@ def test_a_size_without_end() -> None:
 
 
 def test_a_token_that_cannot_be_sent_is_not_shown(owner: Owner) -> None:
-    """A file of variables with line ends of Windows leaves one behind a token."""
+    """A token read from a file with Windows line ends has a carriage return at its end."""
     owner.more["HF_TOKEN"] = f"{TOKEN}\r"
     assert owner.provide()["model"]["revision"] == COMMIT
     assert f"Bearer {TOKEN}" in {authorization for *_, authorization in owner.hub.asked}
@@ -280,7 +280,7 @@ def test_what_other_programs_have_downloaded_is_used(owner: Owner) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on(owner: Owner) -> None:
-    """Twelve kills in a row at growing moments, then to the end: nothing that has arrived is asked for again."""
+    """Twelve kills in a row at growing moments, then to the end: the model is whole."""
     for moment in range(12):
         command, env = owner.command()
         process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server says while it starts: all of it is handed on, so much of it is kept."""
+"""The output of a starting server: all of it is handed on, and a bounded part is kept."""
 
 import io
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server and its log say is shown without its control characters, and gets into no command to copy."""
+"""A server's words and its log are shown without control characters, and no command to copy contains them."""
 
 import json
 import shlex

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers the doctor's questions and the serve suite's cases right, unless it is told to lie."""
+"""A server that answers the doctor's questions and the serve suite's cases right; a test can make it lie."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Spark's programs and files say, read as facts."""
+"""Facts are read from a Spark's programs and files."""
 
 import json
 import os
