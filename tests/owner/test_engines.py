@@ -108,3 +108,33 @@ def test_killed_beside_a_real_engine(owner: World, engine: RealEngine) -> None:
         ran = owner.run(*up(owner, engine, one))
         assert ran.code == 0, (moment, ran)
         assert call(owner, engine, "ps", "--all", "--quiet").count("\n") == 0
+
+
+_TRIES = 400
+
+
+def test_a_name_that_a_killed_podman_left_taken(owner: World, engine: RealEngine) -> None:
+    """What podman has made half, `podman rm` does not see by its name, and `podman run` refuses."""
+    if engine.name != "podman":
+        pytest.skip("not run with docker, whose daemon is not killed with its client")
+    one = f"{engine.repository}:one"
+    call(owner, engine, "pull", one)
+    assert any(_half_made(owner, engine, one, 0.004 * (count % 100)) for count in range(_TRIES))
+    ran = owner.run(*up(owner, engine, one))
+    assert ran.code == 0, ran
+
+
+def _half_made(owner: World, engine: RealEngine, image: str, delay: float) -> bool:
+    """Kill `podman create` after some seconds; return whether the name is taken and no container has it."""
+    words, environment = ["podman", "create", "--name=stack-server", image], {**os.environ, **owner.environment}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        time.sleep(delay)
+        process.kill()
+    inspected = subprocess.run(
+        ["podman", "container", "inspect", "stack-server"], env=environment, capture_output=True, check=False
+    )
+    if inspected.returncode == 0:
+        call(owner, engine, "rm", "--force", "stack-server")
+        return False
+    listed = json.loads(call(owner, engine, "ps", "--all", "--external", "--format=json"))
+    return any(one["Names"] == ["stack-server"] for one in listed)

@@ -2,6 +2,9 @@
 """The state's file: what is written is read again, and what is damaged is refused in one line."""
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,3 +70,22 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         pass
     with state.locked(file):
         pass
+
+
+def test_a_lock_that_is_freed_a_moment_later_is_got(tmp_path: Path) -> None:
+    """A killed command's child holds the lock until it has begun its program."""
+    file = tmp_path / "server.json"
+    freed = threading.Event()
+
+    def hold() -> None:
+        with state.locked(file):
+            freed.wait()
+            time.sleep(0.3)
+
+    with ThreadPoolExecutor() as others:
+        holder = others.submit(hold)
+        while not (tmp_path / "server.json.lock").exists():
+            time.sleep(0.01)
+        freed.set()
+        with state.locked(file):
+            assert not holder.running() or holder.result(timeout=60) is None

@@ -73,6 +73,22 @@ class Engine:
             dict(word.partition("=")[::2] for word in values["Config"].get("Env") or ()),
         )
 
+    def remove_half_made(self, name: str) -> None:
+        """Free a container's name that a killed `podman run` has left in podman's storage, where only `ps --external` sees it.
+
+        A container that buildah is working on stays: somebody needs it.
+
+        Raises:
+            StackError: The engine does not do it.
+
+        """
+        if self.name != "podman":
+            return
+        listed = json.loads(self.run("ps", "--all", "--external", "--format=json", seconds=_ASKED) or "[]")
+        for one in listed:
+            if name in (one.get("Names") or ()) and one.get("Command") == ["storage"]:
+                self.run("rm", "--force", one["Id"])
+
     def image(self, name: str) -> Mapping[str, Any] | None:
         """Describe an image; None if the engine does not have it.
 

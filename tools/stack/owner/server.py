@@ -117,6 +117,8 @@ def stop(place: Place) -> bool:
         place.tell("stopping the container")
         place.engine.run("stop", f"--time={_STOPPED}", place.container)
         place.engine.run("rm", "--force", place.container)
+    else:
+        place.engine.remove_half_made(place.container)
     failed = []
     for each in place.others:
         try:

@@ -22,6 +22,8 @@ from stack.store import cache
 SCHEMA = 1
 CONTAINER = "stack-server"
 _LARGEST = 2**20
+_PATIENCE = 3.0
+"""Seconds to wait for the lock: what a killed command was just starting holds it until it has begun."""
 
 
 class Step(StrEnum):
@@ -186,7 +188,7 @@ def locked(file: Path) -> Iterator[None]:
         StackError: Another process holds it.
 
     """
-    with cache.lock_if_free(file) as held:
+    with cache.lock_if_free(file, _PATIENCE) as held:
         if not held:
             raise StackError("another spark-stack is changing the server", "wait for it, or end it: it goes on where it was")
         yield

@@ -20,6 +20,8 @@ LOCK = ".lock"
 """The suffix that a lock file adds to the name of the protected path."""
 PART = ".part"
 """The suffix of files that are still being written."""
+_LOOKED = 0.05
+"""Seconds between two looks at a lock."""
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 """Allowed names of upstreams, packages and archives: they become file names and must not lead elsewhere."""
 
@@ -99,7 +101,7 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
                 waiting()
             # Poll instead of blocking: Ctrl-C just before a blocking call would be delayed until the lock is free.
             while not files.lock_if_free(handle, path):
-                time.sleep(0.05)
+                time.sleep(_LOOKED)
         os.utime(handle)  # `stack cache prune` removes what was not used for long
         yield handle
     finally:
@@ -107,16 +109,19 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
 
 
 @contextmanager
-def lock_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock file beside `path` unless another process does; yield whether it is held.
+def lock_if_free(path: Path, patience: float = 0.0) -> Iterator[bool]:
+    """Hold the lock file beside `path` unless another process does for more than `patience` seconds; yield whether it is held.
 
     Raises:
         StackError: The lock file cannot be made.
 
     """
     handle = _lock_file(path)
+    until = time.monotonic() + patience
     try:
-        yield files.lock_if_free(handle, path)
+        while not (held := files.lock_if_free(handle, path)) and time.monotonic() < until:
+            time.sleep(_LOOKED)
+        yield held
     finally:
         os.close(handle)
 

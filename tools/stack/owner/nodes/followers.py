@@ -82,6 +82,7 @@ class Follower:
         """
         there = self.engine.container(name)
         if there is None:
+            self.engine.remove_half_made(name)
             return False
         containers.demand_own(there, f"{name} on {self.host}")
         tell(f"stopping the container on {self.host}")
