@@ -14,7 +14,7 @@ from typing import Any
 from stack.base.errors import StackError
 from stack.images import (
     admission,
-    attached,
+    attestations,
     floating_tags,
     image,
     layers,
@@ -23,6 +23,7 @@ from stack.images import (
     reference,
     skopeo,
     statement,
+    trust,
     verify,
 )
 from stack.images.envelope import Signer
@@ -99,8 +100,8 @@ def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Callabl
         _push(source_image, repository, request, tell)
         if not _complete(source_image, repository, stack, signer, request):
             tell("attest")
-            attached.attach(
-                source_image, repository, _envelopes(source_image, request, stack, signer, gate, verdicts), tls=request.tls
+            _attest(
+                source_image, repository, _statements(source_image, request, stack, signer, gate, verdicts), signer, request
             )
         tell("read back")
         _read_back(source_image, repository, stack, signer, request)
@@ -131,11 +132,12 @@ def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
 
 
 def _complete(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> bool:
-    """Return whether all attestations exist and verify."""
+    """Return whether all attestations exist in each form and verify."""
     try:
-        return _verified(source_image, repository, stack, signer, request).holds
+        report = _verified(source_image, repository, stack, signer, request)
     except skopeo.Absent:
         return False
+    return report.holds and report.claims.bundled == report.claims.earlier == len(report.claims.statements)
 
 
 def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Callable[[str], None]) -> None:
@@ -146,10 +148,21 @@ def _push(source_image: Image, repository: Reference, request: PublishRequest, t
     skopeo.copy(source, repository.at(source_image.digest), all_=True, tls=request.tls)
 
 
-def _envelopes(
+def _attest(
+    source_image: Image, repository: Reference, statements: Sequence[bytes], signer: Signer, request: PublishRequest
+) -> None:
+    """Sign what was not signed before, and attach everything in each form in which it is not attached yet."""
+    there = attestations.fetch(replace(source_image, reference=repository.at(source_image.digest)), tls=request.tls)
+    signed = {item: payload for item in there if (payload := trust.payload(item, signer.public)) is not None}
+    new = [one for one in statements if not any(attestations.same(one, other) for other in signed.values())]
+    items = [*signed, *(attestations.sign(signer, one) for one in new)]
+    attestations.attach(source_image, repository, items, signer, tls=request.tls)
+
+
+def _statements(
     source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate, judged: Sequence[VerdictFile]
 ) -> list[bytes]:
-    """Make and sign all attestations."""
+    """Make all statements."""
     who = f"urn:stack:key:{signer.public.keyid}"
     verdicts = [verdict.as_json(each.verdict) for each in judged]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -160,7 +173,7 @@ def _envelopes(
         *((statement.VERDICT, attested) for attested in verdicts),
         (statement.SUMMARY, statement.summary(request.name.shown, digest.of(stack), gate, digests, who, now)),
     ]
-    return [signer.sign(statement.make(source_image, request.name.shown, kind, predicate)) for kind, predicate in predicates]
+    return [statement.make(source_image, request.name.shown, kind, predicate) for kind, predicate in predicates]
 
 
 def _verified(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> Report:

@@ -7,13 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from securesystemslib.signer import SSlibKey
-
 from stack.base.errors import StackError
-from stack.images import admission, attached, envelope, image, labels, layout, statement
+from stack.images import admission, attestations, image, labels, layout, statement, trust
 from stack.images.image import Image
 from stack.images.reference import Reference
 from stack.images.statement import Statement
+from stack.images.trust import Trusted
 from stack.model import verdict
 from stack.model.stack import Stack
 from stack.model.verdict import VerdictFile
@@ -39,11 +38,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The attestations of an image; with a key, `statements` are only those that it has signed."""
+    """The attestations of an image; with a key or an identity, `statements` are only those that it has signed."""
 
     statements: tuple[Statement, ...]
     foreign: int
-    """Number of attestations that the key has not signed, which are ignored."""
+    """Number of attestations that somebody else has signed, which are ignored."""
+    bundled: int = 0
+    """Number of statements that are in a Sigstore bundle."""
+    earlier: int = 0
+    """Number of statements in cosign's earlier form."""
+    refused: tuple[str, ...] = ()
+    """What bundles say otherwise than the signed statements inside."""
 
     def of(self, kind: str) -> tuple[Statement, ...]:
         """Return the statements with one type of predicate."""
@@ -85,22 +90,32 @@ class Report:
         return tuple(f"{check.name}: {check.said}" for check in self.checks if check.state is not CheckState.HOLDS)
 
 
-def claims(found: Image, key: SSlibKey | None, *, tls: bool = True) -> Claims:
-    """Read the attestations of an image; with a key, only those that it has signed.
+def claims(found: Image, trusted: Trusted | None, *, tls: bool = True) -> Claims:
+    """Read the attestations of an image; with a key or an identity, only those that it has signed.
 
     Raises:
         StackError: they cannot be read.
 
     """
-    envelopes = attached.fetch(found, tls=tls)
-    ours = [item for item in envelopes if key is None or envelope.signed_by(item, key)]
-    return Claims(tuple(statement.read(envelope.payload(item)) for item in ours), len(envelopes) - len(ours))
+    ours: dict[bytes, Statement] = {}
+    forms: dict[bool, set[bytes]] = {True: set(), False: set()}
+    foreign: set[bytes] = set()
+    refused: dict[str, None] = {}
+    for item in attestations.fetch(found, tls=tls):
+        payload = trust.payload(item, trusted)
+        if payload is None:
+            foreign.add(item.envelope)
+            continue
+        said = ours.setdefault(payload, statement.read(payload))
+        forms[item.bundle is not None].add(payload)
+        refused |= dict.fromkeys(trust.contradictions(item, said, found, trusted))
+    return Claims(tuple(ours.values()), len(foreign), len(forms[True]), len(forms[False]), tuple(refused))
 
 
 def verify(
     where: Reference,
     stack: Stack,
-    key: SSlibKey | None,
+    trusted: Trusted | None,
     gate: str | None = None,
     *,
     tls: bool = True,
@@ -115,7 +130,7 @@ def verify(
         StackError: the image cannot be read.
 
     """
-    report = published(where, key, gate, tls=tls)
+    report = published(where, trusted, gate, tls=tls)
     if not report.claims.statements:
         return report
     return Report(
@@ -123,7 +138,7 @@ def verify(
     )
 
 
-def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *, tls: bool = True) -> Report:
+def published(where: Reference, trusted: Trusted | None, gate: str | None = None, *, tls: bool = True) -> Report:
     """Verify that an image of any stack was published: signed, with provenance, and with its gates passed at that time.
 
     Raises:
@@ -131,15 +146,16 @@ def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *
 
     """
     checked = image.read(where, tls=tls)
-    attested = claims(checked, key, tls=tls)
+    attested = claims(checked, trusted, tls=tls)
     if not attested.statements and not attested.foreign:
         return Report(checked, attested, (Check("attestations", CheckState.FAILS, "there are none"),))
-    return Report(checked, attested, tuple(_checks(checked, attested, key, gate)))
+    return Report(checked, attested, tuple(_checks(checked, attested, trusted, gate)))
 
 
-def _checks(checked: Image, attested: Claims, key: SSlibKey | None, gate: str | None) -> Iterator[Check]:
+def _checks(checked: Image, attested: Claims, trusted: Trusted | None, gate: str | None) -> Iterator[Check]:
     yield Check("digest", CheckState.HOLDS, checked.digest)
-    yield _signature(attested, key)
+    yield _signature(attested, trusted)
+    yield _check("bundles", attested.refused, _forms(attested))
     yield _check(
         "subject",
         [f"one is for {' and '.join(moved.subjects)}" for moved in _moved(checked, attested)],
@@ -175,13 +191,18 @@ def _check(name: str, problems: Sequence[str], good: str) -> Check:
     return Check(name, CheckState.FAILS if problems else CheckState.HOLDS, "; ".join(problems) or good)
 
 
-def _signature(attested: Claims, key: SSlibKey | None) -> Check:
-    if key is None:
+def _signature(attested: Claims, trusted: Trusted | None) -> Check:
+    if trusted is None:
         return Check("signature", CheckState.UNCHECKED, "no key was given: anyone could have made the attestations")
+    who = trust.name(trusted)
     if not attested.statements:
-        return Check("signature", CheckState.FAILS, f"none of {attested.foreign} attestations is signed with this key")
+        return Check("signature", CheckState.FAILS, f"none of {attested.foreign} attestations is signed {who}")
     others = f", {attested.foreign} by others are ignored" if attested.foreign else ""
-    return Check("signature", CheckState.HOLDS, f"{len(attested.statements)} attestations are signed with this key{others}")
+    return Check("signature", CheckState.HOLDS, f"{len(attested.statements)} attestations are signed {who}{others}")
+
+
+def _forms(attested: Claims) -> str:
+    return f"{attested.bundled} attestations are Sigstore bundles, {attested.earlier} have cosign's earlier form"
 
 
 def _moved(checked: Image, attested: Claims) -> Iterator[Statement]:
