@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at every step: the publisher, with all that it has started, dies before each thing that it would write."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.images import envelope, floating_tags, verify
+from stack.images import envelope, floating_tags, referrers, skopeo, verify
 
 from .proxy import Between, standing
 from .registry import Registry, environment
@@ -37,6 +38,11 @@ def started(world: World, name: str) -> "subprocess.Popen[bytes]":
     ]
     command = [sys.executable, "-c", SCRIPT, "image", "publish", f"{world.host}/{name}", *options]
     return subprocess.Popen(command, cwd=world.root, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def listed(world: World, name: str, digest: str) -> int:
+    """Number of referrers in the index: four bundles, and the artifact in cosign's earlier form."""
+    return len(json.loads(skopeo.raw(world.name(f"{name}:{referrers.tag(digest)}")))["manifests"])
 
 
 class Killer(Between):
@@ -89,6 +95,8 @@ def test_killed_at_any_write_no_tag_lacks_its_attestations(
         world.publish(f"{name}:1.0", world.root / "v.json", moves=("latest",))
         report = verify.verify(world.name(f"{name}:1.0"), world.stack, key)
         assert report.holds, report.problems
+        assert (len(report.claims.statements), report.claims.bundled, report.claims.earlier) == (4, 4, 4)
+        assert listed(world, name, digest) == 5, "something is listed twice, or not at all"
         assert not (world.layout.parent / ".read-back").exists()
         assert floating_tags.digest_of(world.name(f"{name}:latest")) == report.image.digest == digest
     assert publisher.returncode == 0

@@ -22,8 +22,7 @@ _COSIGN = "dev.cosignproject.cosign/signature"
 """cosign requires this annotation on every layer; it is empty because the envelope contains the signatures."""
 _MOST = 256
 """Maximal number of attestations of an image that are read."""
-_TRIES = 8
-_SETTLED = 0.3
+_TRIES = 30
 
 
 def attestations(digest: str) -> str:
@@ -58,38 +57,44 @@ def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
 
 
 def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> None:
-    """Attach further envelopes to an image; the index of referrers is written first, then the tag that readers look for.
+    """Attach further envelopes to an image, and list the artifact in the index of referrers.
 
-    The tag is read again after it was written: another writer may have replaced it meanwhile.
+    The tag is read again after it was written: another writer may have replaced it meanwhile. If this is killed before the index
+    is written, nothing is missing there: each statement is listed as a bundle.
 
     Raises:
         StackError: the registry refuses them, or other writers keep replacing the tag.
 
     """
-    tag = attestations(image.digest)
     added = [_layer(item) for item in envelopes]
     for data in (b"{}", *envelopes):
         client.put_blob(data)
-    settled, replaced = False, set[str]()
-    for _ in range(_TRIES):
+    replaced: set[str] = set()
+    manifest = _written(client, image, added, replaced)
+    entry = layout.described(manifest, MANIFEST, artifactType=PAYLOAD)
+    referrers.enlist(client, image.digest, [entry], replaced - {entry["digest"]})
+
+
+def _written(client: RegistryClient, image: Image, added: Sequence[Descriptor], replaced: set[str]) -> bytes:
+    """Write the tag until it has the layers, and return its manifest; `replaced` gets the digests of those before."""
+    tag, settled = attestations(image.digest), False
+    for attempt in range(_TRIES):
         now = _now(client, tag)
         kept = _layers(now, tag) if now is not None else ()
-        if {item["digest"] for item in added} <= {item["digest"] for item in kept}:
+        if now is not None and {item["digest"] for item in added} <= {item["digest"] for item in kept}:
             if settled:
-                return
+                return now
             settled = True
-            time.sleep(_SETTLED)
+            time.sleep(referrers.SETTLED)
             continue
-        manifest = _manifest(image, kept, added)
+        settled = False
         if now is not None:
             replaced.add(skopeo.digest(now))
-        entry = layout.described(manifest, MANIFEST, artifactType=PAYLOAD)
-        client.put_manifest(entry["digest"], manifest, MANIFEST)
-        referrers.enlist(client, image.digest, [entry], replaced - {entry["digest"]})
+        manifest = _manifest(image, kept, added)
         client.put_manifest(tag, manifest, MANIFEST)
-        replaced.add(entry["digest"])
-        settled = False
-    raise StackError(f"others keep replacing {tag}", "run the command again when they have finished")
+        replaced.add(skopeo.digest(manifest))
+        referrers.pause(attempt)
+    raise StackError(f"others, or the registry, keep replacing {tag}", "run the command again when they have finished")
 
 
 def _manifest(image: Image, kept: Sequence[Descriptor], added: Sequence[Descriptor]) -> bytes:

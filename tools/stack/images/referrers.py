@@ -6,6 +6,7 @@ writers can replace each other's index, so it is read again after it was written
 """
 
 import json
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -30,9 +31,11 @@ _MOST = 256
 """Maximal number of referrers of an image that are looked at."""
 _TOTAL = 512 << 20
 """Maximal bytes of all bundles of an image together."""
-_TRIES = 12
-_SETTLED = 0.3
+_TRIES = 30
+SETTLED = 0.3
 """Seconds after which an index is read once more: another writer needs less between reading and writing it."""
+_PAUSE = 0.2
+"""Maximal seconds before an index is written again that another writer has replaced, times the number of tries up to ten."""
 
 Blob = Callable[[str, int], bytes]
 """Returns a blob or manifest by its digest, of at most this size."""
@@ -103,14 +106,13 @@ def bundles(entries: Sequence[Mapping[str, Any]], manifest: Blob, blob: Blob) ->
         name, size, kind = entry.get("digest"), entry.get("size"), entry.get("artifactType", bundle.TYPE)
         if kind != bundle.TYPE or not isinstance(name, str) or not isinstance(size, int) or name in found:
             continue
-        try:
+        # What is listed and has been deleted is passed over, too.
+        with suppress(_OtherError, Absent):
             parsed = _parsed(manifest(name, registry_client.MANIFEST_LIMIT), name)
-        except _OtherError:
-            continue
-        total += parsed.size
-        if total > _TOTAL:
-            raise StackError(f"the bundles of an image have more than {_TOTAL} bytes", "do not use this image")
-        found[name] = Referrer(name, blob(parsed.blob, parsed.size), parsed.predicate, parsed.subject)
+            total += parsed.size
+            if total > _TOTAL:
+                raise StackError(f"the bundles of an image have more than {_TOTAL} bytes", "do not use this image")
+            found[name] = Referrer(name, blob(parsed.blob, parsed.size), parsed.predicate, parsed.subject)
     return tuple(found.values())
 
 
@@ -180,27 +182,44 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
     if client.referrers(subject) is not None:
         return
     seen: dict[str, Descriptor] = {str(entry["digest"]): dict(entry) for entry in added}
-    settled = False
+    there, settled = set(seen), False
     for attempt in range(_TRIES):
         now = _index(client, tag(subject))
         present = _entries(now)
-        lost = {name: entry for name, entry in seen.items() if name not in present and _there(client, name)}
         seen |= {name: entry for name, entry in present.items() if name not in replaced}
-        if not lost and replaced.isdisjoint(present):
+        gone = seen.keys() - present.keys()
+        if unknown := gone - there:  # asked before the index is read again: little time may pass until it is written
+            there |= {name for name in unknown if _index(client, name) is not None}
+            seen = {name: entry for name, entry in seen.items() if name not in unknown - there}
+            continue
+        if not gone and replaced.isdisjoint(present):
             if settled:
                 return
             settled = True
-            time.sleep(_SETTLED)
+            time.sleep(SETTLED)
             continue
         settled = False
         kept = [entry for name, entry in present.items() if name not in replaced]
-        index = layout.encode({**_top(now), "manifests": [*kept, *lost.values()]})
-        if len(index) > registry_client.MANIFEST_LIMIT or len(kept) + len(lost) > _MOST:
-            raise StackError(f"{tag(subject)} lists more than {_MOST} referrers", "remove some of them")
         with suppress(ChangedError):
             # The last tries are without a condition: some registries compare wrongly.
-            client.put_manifest(tag(subject), index, INDEX, before=now if attempt < _TRIES // 2 else None)
-    raise StackError(f"others keep replacing {tag(subject)}", "run the command again when they have finished")
+            before = now if attempt < _TRIES // 2 else None
+            client.put_manifest(
+                tag(subject), _encoded(now, [*kept, *(seen[name] for name in gone)], subject), INDEX, before=before
+            )
+        pause(attempt)
+    raise StackError(f"others, or the registry, keep replacing {tag(subject)}", "run the command again when they have finished")
+
+
+def pause(attempt: int) -> None:
+    """Wait a random time, so that writers that wait for each other do not go on at the same moment."""
+    time.sleep(random.uniform(0, _PAUSE * min(attempt, 10)))  # noqa: S311  (nothing secret)
+
+
+def _encoded(now: Tagged | None, entries: Sequence[Descriptor], subject: str) -> bytes:
+    index = layout.encode({**_top(now), "manifests": list(entries)})
+    if len(index) > registry_client.MANIFEST_LIMIT or len(entries) > _MOST:
+        raise StackError(f"{tag(subject)} lists more than {_MOST} referrers", "remove some of them")
+    return index
 
 
 def _index(client: RegistryClient, name: str) -> Tagged | None:
@@ -233,7 +252,3 @@ def _entries(now: Tagged | None) -> dict[str, Descriptor]:
         return {str(entry["digest"]): entry for entry in entries}
     except (ValueError, LookupError, TypeError, RecursionError) as bad:
         raise StackError("the index of referrers is not an OCI index", "look who has written that tag") from bad
-
-
-def _there(client: RegistryClient, name: str) -> bool:
-    return _index(client, name) is not None
