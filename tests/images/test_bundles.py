@@ -192,9 +192,7 @@ def test_a_bundle_by_another_key_counts_for_nothing(world: World) -> None:
 NONE: dict[str, Callable[[World, Image], None]] = {
     "another type": lambda world, found: put(found, signed(world, found, 2), artifactType="application/other"),
     "no type": lambda world, found: put(found, signed(world, found, 2), artifactType=None),
-    "two layers": lambda world, found: put(
-        found, signed(world, found, 2), layers=[layout.described(b"{}", bundle.TYPE)] * 2
-    ),
+    "two layers": lambda world, found: put(found, signed(world, found, 2), layers=[layout.described(b"{}", bundle.TYPE)] * 2),
     "no bundle": lambda world, found: put(found, signed(world, found, 2), layers=[layout.described(b"{}", bundle.TYPE)]),
 }
 
@@ -208,12 +206,21 @@ def test_artifacts_that_are_none_are_passed_over(world: World, what: str) -> Non
     assert len(verify.claims(found, key(world)).statements) == 1
 
 
-def test_an_entry_without_an_artifact_is_passed_over(world: World) -> None:
-    found = pushed(world, "dangling:1.0")
-    put(found, signed(world, found))
-    _, entry = referrers.artifact(found, signed(world, found, 2))
-    overwrite(found, [*index(found), entry])
-    assert len(verify.claims(found, key(world)).statements) == 1
+def test_an_entry_without_an_artifact_is_passed_over(offline: World) -> None:
+    """Somebody has deleted it."""
+    offline.image()
+    found = image.read(Reference(str(offline.layout), "latest", layout=True))
+    data = {number: signed(offline, found, number) for number in (1, 2)}
+    made = {number: referrers.artifact(found, one) for number, one in data.items()}
+    blobs = {made[1][1]["digest"]: made[1][0], skopeo.digest(data[1]): data[1]}
+
+    def blob(name: str, size: int) -> bytes:
+        if name not in blobs:
+            raise skopeo.Absent("it does not exist")
+        return blobs[name]
+
+    (one,) = referrers.bundles([made[2][1], made[1][1]], blob, blob)
+    assert one.data == data[1]
 
 
 def test_sizes_have_bounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,10 +57,9 @@ def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
 
 
 def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> None:
-    """Attach further envelopes to an image, and list the artifact in the index of referrers.
+    """Attach further envelopes to an image; the index of referrers is written first, then the tag that readers look for.
 
-    The tag is read again after it was written: another writer may have replaced it meanwhile. If this is killed before the index
-    is written, nothing is missing there: each statement is listed as a bundle.
+    The tag is read again after it was written: another writer may have replaced it meanwhile.
 
     Raises:
         StackError: the registry refuses them, or other writers keep replacing the tag.
@@ -69,8 +68,17 @@ def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> 
     added = [_layer(item) for item in envelopes]
     for data in (b"{}", *envelopes):
         client.put_blob(data)
-    replaced: set[str] = set()
-    manifest = _written(client, image, added, replaced)
+    now = _now(client, attestations(image.digest))
+    planned = _manifest(image, _layers(now, "the tag") if now is not None else (), added)
+    client.put_manifest(skopeo.digest(planned), planned, MANIFEST)
+    replaced = {skopeo.digest(now)} if now is not None else set()
+    _list(client, image, planned, replaced)
+    written = _written(client, image, added, replaced)
+    if written != planned:
+        _list(client, image, written, replaced | {skopeo.digest(planned)})
+
+
+def _list(client: RegistryClient, image: Image, manifest: bytes, replaced: set[str]) -> None:
     entry = layout.described(manifest, MANIFEST, artifactType=PAYLOAD)
     referrers.enlist(client, image.digest, [entry], replaced - {entry["digest"]})
 

@@ -11,6 +11,7 @@ from stack.images import attached, bundle, envelope, layout, referrers, registry
 from stack.images.bundle import Bundle
 from stack.images.envelope import Signer
 from stack.images.image import Image
+from stack.images.keyless import KeylessSigner
 from stack.images.reference import Reference
 from stack.images.referrers import Referrer
 from stack.images.registry_client import RegistryClient
@@ -76,14 +77,24 @@ def _saved(image: Image) -> tuple[Referrer, ...]:
     return referrers.bundles(entries, blob, blob)
 
 
-def sign(signer: Signer, statement: bytes) -> Attestation:
-    """Sign a statement."""
-    read = bundle.read(bundle.make(signer.sign(statement), signer.public))
+def sign(signer: Signer | KeylessSigner, statement: bytes) -> Attestation:
+    """Sign a statement.
+
+    Raises:
+        StackError: There is no certificate, or no log entry.
+
+    """
+    made = signer.sign(statement)
+    read = bundle.read(made if isinstance(signer, KeylessSigner) else bundle.make(made, signer.public))
     return Attestation(read.envelope, read)
 
 
-def attach(image: Image, repository: Reference, items: Sequence[Attestation], signer: Signer, *, tls: bool = True) -> None:
+def attach(
+    image: Image, repository: Reference, items: Sequence[Attestation], signer: Signer | KeylessSigner, *, tls: bool = True
+) -> None:
     """Attach attestations to an image, each in the forms in which it is not attached yet; a signature is never made twice.
+
+    A keyless signature has one form, the bundle: the earlier form has no place for the log's proof.
 
     Args:
         image: The image.
@@ -97,15 +108,20 @@ def attach(image: Image, repository: Reference, items: Sequence[Attestation], si
 
     """
     bundled = {item.envelope for item in items if item.referrer is not None}
-    earlier = {item.envelope for item in items if item.bundle is None}
-    envelopes = list(dict.fromkeys(item.envelope for item in items))
-    made = [bundle.make(item, signer.public) for item in envelopes if item not in bundled]
-    old = [envelope.renamed(item, signer.public.keyid) for item in envelopes if item not in earlier]
+    new = {item.envelope: item for item in items if item.envelope not in bundled}
     with RegistryClient(repository, tls=tls) as client:
+        if isinstance(signer, KeylessSigner):
+            made = [item.bundle.data for item in new.values() if item.bundle is not None]
+        else:
+            made = [bundle.make(item, signer.public) for item in new]
         if made:
             referrers.attach(client, image, made)
-        if old:
-            attached.attach(client, image, old)
+        if isinstance(signer, KeylessSigner):
+            return
+        earlier = {item.envelope for item in items if item.bundle is None}
+        names = dict.fromkeys(item.envelope for item in items if item.envelope not in earlier)
+        if names:
+            attached.attach(client, image, [envelope.renamed(item, signer.public.keyid) for item in names])
 
 
 def payload_of(item: Attestation) -> bytes:

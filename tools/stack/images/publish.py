@@ -26,11 +26,13 @@ from stack.images import (
     trust,
     verify,
 )
-from stack.images.envelope import Signer
+from stack.images.envelope import Signer as KeySigner
 from stack.images.floating_tags import Move
 from stack.images.image import Image
+from stack.images.keyless import KeylessSigner
 from stack.images.policy import Policy
 from stack.images.reference import Reference
+from stack.images.trust import Trusted
 from stack.images.verify import Report
 from stack.model import digest, verdict
 from stack.model.stack import Stack
@@ -38,6 +40,8 @@ from stack.model.verdict import VerdictFile
 from stack.store import cache
 from stack.validation import gates
 from stack.validation.gates import Gate
+
+Signer = KeySigner | KeylessSigner
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,9 @@ def _complete(source_image: Image, repository: Reference, stack: Stack, signer: 
         report = _verified(source_image, repository, stack, signer, request)
     except skopeo.Absent:
         return False
-    return report.holds and report.claims.bundled == report.claims.earlier == len(report.claims.statements)
+    claims = report.claims
+    earlier = claims.earlier if isinstance(signer, KeySigner) else len(claims.statements)
+    return report.holds and claims.bundled == earlier == len(claims.statements)
 
 
 def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Callable[[str], None]) -> None:
@@ -153,7 +159,7 @@ def _attest(
 ) -> None:
     """Sign what was not signed before, and attach everything in each form in which it is not attached yet."""
     there = attestations.fetch(replace(source_image, reference=repository.at(source_image.digest)), tls=request.tls)
-    signed = {item: payload for item in there if (payload := trust.payload(item, signer.public)) is not None}
+    signed = {item: payload for item in there if (payload := trust.payload(item, _trusted(signer))) is not None}
     new = [one for one in statements if not any(attestations.same(one, other) for other in signed.values())]
     items = [*signed, *(attestations.sign(signer, one) for one in new)]
     attestations.attach(source_image, repository, items, signer, tls=request.tls)
@@ -163,7 +169,7 @@ def _statements(
     source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate, judged: Sequence[VerdictFile]
 ) -> list[bytes]:
     """Make all statements."""
-    who = f"urn:stack:key:{signer.public.keyid}"
+    who = f"urn:stack:key:{signer.public.keyid}" if isinstance(signer, KeySigner) else signer.trusted.identity
     verdicts = [verdict.as_json(each.verdict) for each in judged]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     digests = [str(attested["digest"]) for attested in verdicts]
@@ -178,7 +184,11 @@ def _statements(
 
 def _verified(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> Report:
     where, gates_file = repository.at(source_image.digest), request.policy.gates
-    return verify.verify(where, stack, signer.public, request.gate, tls=request.tls, gates_file=gates_file)
+    return verify.verify(where, stack, _trusted(signer), request.gate, tls=request.tls, gates_file=gates_file)
+
+
+def _trusted(signer: Signer) -> Trusted:
+    return signer.public if isinstance(signer, KeySigner) else signer.trusted
 
 
 def _read_back(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> None:
