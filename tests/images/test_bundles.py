@@ -282,6 +282,22 @@ def test_an_image_that_was_published_without_bundles_gets_them_without_new_signa
     assert attached.fetch(found) == first
 
 
+def test_a_statement_that_is_too_large_for_kyverno_has_the_earlier_form_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = world.image()
+    monkeypatch.setattr(bundle, "LARGEST", 1000)
+    world.publish("large-one:1.0", world.verdict(digest))
+    claims = verify.claims(image.read(world.name("large-one:1.0")), key(world))
+    assert len(claims.statements) == claims.earlier == 4
+    assert 0 < claims.bundled < 4
+    assert claims.unbundled == 0
+    assert not world.publish("large-one:1.0", world.root / "v.json").new
+    monkeypatch.setattr(bundle, "LARGEST", 10**6)
+    assert world.publish("large-one:1.0", world.root / "v.json").new
+    assert verify.claims(image.read(world.name("large-one:1.0")), key(world)).bundled == 4
+
+
 def test_a_second_run_adds_nothing(world: World) -> None:
     digest = world.image()
     world.publish("twice:1.0", world.verdict(digest))

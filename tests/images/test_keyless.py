@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from stack.base.errors import StackError
-from stack.images import attestations, bundle, envelope, image, keyless, layout, referrers, skopeo, statement, verify
+from stack.images import attestations, bundle, image, keyless, layout, referrers, skopeo, statement, verify
 from stack.images.image import Image
 from stack.images.keyless import Identity, KeylessSigner
 from stack.images.publish import Published, publish
@@ -101,6 +101,15 @@ def test_a_certificate_is_used_for_all_statements(services: Services, tmp_path: 
     for _ in range(5):  # the log's proofs grow
         assert trusted.payload(bundle.read(used.sign(STATEMENT))) == STATEMENT
     assert len(services.issued) == 1
+
+
+def test_a_statement_that_is_too_large_is_not_signed(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "LARGEST", 100)
+    with pytest.raises(StackError, match="the largest without a key has 100"):
+        attestations.sign(signer(services, tmp_path), STATEMENT)
+    assert services.issued == []
 
 
 @pytest.mark.parametrize(
@@ -402,5 +411,3 @@ def test_an_earlier_form_by_a_key_is_none_of_an_identity(world: World, services:
     report = verify.published(world.name("earlier:1.0"), identity(services, world.root))
     assert not report.holds
     assert report.claims.foreign == 4
-    assert attestations.fetch(report.image)
-    assert envelope.PAYLOAD

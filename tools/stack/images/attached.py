@@ -65,7 +65,8 @@ def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> 
         StackError: the registry refuses them, or other writers keep replacing the tag.
 
     """
-    added = [_layer(item) for item in envelopes]
+    # In one order: a run that goes on after another was killed makes the same manifest again.
+    added = sorted((_layer(item) for item in envelopes), key=lambda layer: str(layer["digest"]))
     for data in (b"{}", *envelopes):
         client.put_blob(data)
     now = _now(client, attestations(image.digest))

@@ -81,9 +81,15 @@ def sign(signer: Signer | KeylessSigner, statement: bytes) -> Attestation:
     """Sign a statement.
 
     Raises:
-        StackError: There is no certificate, or no log entry.
+        StackError: There is no certificate or no log entry, or the statement is too large for a bundle, which a keyless signature
+            needs.
 
     """
+    if isinstance(signer, KeylessSigner) and len(statement) > bundle.LARGEST:
+        raise StackError(
+            f"an attestation has {len(statement)} bytes: the largest without a key has {bundle.LARGEST}",
+            "name a smaller bill of materials with --sbom, or sign with --key",
+        )
     made = signer.sign(statement)
     read = bundle.read(made if isinstance(signer, KeylessSigner) else bundle.make(made, signer.public))
     return Attestation(read.envelope, read)
@@ -94,7 +100,8 @@ def attach(
 ) -> None:
     """Attach attestations to an image, each in the forms in which it is not attached yet; a signature is never made twice.
 
-    A keyless signature has one form, the bundle: the earlier form has no place for the log's proof.
+    A keyless signature has one form, the bundle: the earlier form has no place for the log's proof. A statement that is too large
+    for a bundle has the earlier form only.
 
     Args:
         image: The image.
@@ -113,7 +120,8 @@ def attach(
         if isinstance(signer, KeylessSigner):
             made = [item.bundle.data for item in new.values() if item.bundle is not None]
         else:
-            made = [bundle.make(item, signer.public) for item in new]
+            fitting = [item for item in new if len(envelope.payload(item)) <= bundle.LARGEST]
+            made = [bundle.make(item, signer.public) for item in fitting]
         if made:
             referrers.attach(client, image, made)
         if isinstance(signer, KeylessSigner):

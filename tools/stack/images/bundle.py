@@ -20,6 +20,9 @@ from stack.images import layout
 from stack.images.envelope import renamed
 
 TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+LARGEST = 7_000_000
+"""Maximal bytes of a statement that is attached as a bundle. Kyverno refuses every image that has a bundle above ten million bytes,
+and base64 adds a third."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _complete(source_image: Image, repository: Reference, stack: Stack, signer: 
         return False
     claims = report.claims
     earlier = claims.earlier if isinstance(signer, KeySigner) else len(claims.statements)
-    return report.holds and claims.bundled == earlier == len(claims.statements)
+    return report.holds and not claims.unbundled and earlier == len(claims.statements)
 
 
 def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Callable[[str], None]) -> None:

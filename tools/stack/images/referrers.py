@@ -204,7 +204,10 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
             # The last tries are without a condition: some registries compare wrongly.
             before = now if attempt < _TRIES // 2 else None
             client.put_manifest(
-                tag(subject), _encoded(now, [*kept, *(seen[name] for name in gone)], subject), INDEX, before=before
+                tag(subject),
+                _encoded(now, [*kept, *(entry for name, entry in seen.items() if name in gone)], subject),
+                INDEX,
+                before=before,
             )
         pause(attempt)
     raise StackError(f"others, or the registry, keep replacing {tag(subject)}", "run the command again when they have finished")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
-from stack.images import admission, attestations, image, labels, layout, statement, trust
+from stack.images import admission, attestations, bundle, image, labels, layout, statement, trust
 from stack.images.image import Image
 from stack.images.reference import Reference
 from stack.images.statement import Statement
@@ -47,6 +47,8 @@ class Claims:
     """Number of statements that are in a Sigstore bundle."""
     earlier: int = 0
     """Number of statements in cosign's earlier form."""
+    unbundled: int = 0
+    """Number of statements that could be in a bundle and are not; some are too large."""
     refused: tuple[str, ...] = ()
     """What bundles say otherwise than the signed statements inside."""
 
@@ -109,7 +111,8 @@ def claims(found: Image, trusted: Trusted | None, *, tls: bool = True) -> Claims
         said = ours.setdefault(payload, statement.read(payload))
         forms[item.bundle is not None].add(payload)
         refused |= dict.fromkeys(trust.contradictions(item, said, found, trusted))
-    return Claims(tuple(ours.values()), len(foreign), len(forms[True]), len(forms[False]), tuple(refused))
+    unbundled = [one for one in ours if one not in forms[True] and len(one) <= bundle.LARGEST]
+    return Claims(tuple(ours.values()), len(foreign), len(forms[True]), len(forms[False]), len(unbundled), tuple(refused))
 
 
 def verify(
