@@ -2,6 +2,7 @@
 """Sigstore bundles among an image's referrers: their form, what is refused, and other writers."""
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from stack.images.layout import INDEX, MANIFEST
 from stack.images.reference import Reference
 from stack.images.registry_client import RegistryClient
 
+from . import newer
 from .proxy import Answer, Between, standing
 from .registry import Registry, environment
 from .world import World
@@ -460,3 +462,49 @@ def test_a_registry_that_lists_referrers_gets_no_index(
         assert (report.claims.bundled, report.claims.earlier) == (4, 4)
     with pytest.raises(skopeo.Absent):
         skopeo.raw(world.name(f"native:{referrers.tag(digest)}"))
+
+
+def test_cosign_as_the_other_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cosign 3 adds a bundle of its own between two of our runs: each keeps what the other has attached."""
+    program = str(newer.program("cosign", "forky") / "usr/bin/cosign")
+    name = f"{world.host}/cosign-writes:1.0"
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    made = pushed(world, "cosign-writes:1.0")
+    with client(made) as opened:
+        referrers.attach(opened, made, [signed(world, made)])
+    (world.root / "predicate.json").write_text('{"by": "cosign"}')
+    (world.root / "signing.json").write_text('{"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}')
+    (world.root / "roots.json").write_text('{"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}')
+    for command in (
+        ["generate-key-pair"],
+        [
+            "attest",
+            "--key",
+            "cosign.key",
+            "--signing-config",
+            "signing.json",
+            "--type",
+            "urn:theirs",
+            "--predicate",
+            "predicate.json",
+            name,
+        ],
+    ):
+        done = subprocess.run([program, *command], cwd=world.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    with client(made) as opened:
+        referrers.attach(opened, made, [signed(world, made, 2)])
+    claims = verify.claims(made, key(world))
+    assert (claims.bundled, claims.foreign) == (2, 1)
+    # Their bundle is read, too, and its key is told apart.
+    theirs = verify.claims(made, envelope.public(world.root / "cosign.pub"))
+    assert (theirs.bundled, theirs.foreign, theirs.refused) == (1, 2, ())
+    kinds = {str(one["digest"]): one["artifactType"] for one in index(made)}
+    assert sorted(kinds.values()) == [bundle.TYPE, bundle.TYPE, referrers.EMPTY]  # the last is cosign's
+
+    assert [one.kind for one in theirs.statements] == ["urn:theirs"]
+    options = ["--key", "cosign.pub", "--type", "urn:theirs", "--insecure-ignore-tlog=true", "--trusted-root", "roots.json"]
+    verified = subprocess.run(
+        [program, "verify-attestation", *options, name], cwd=world.root, capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stderr

@@ -60,8 +60,8 @@ def reply(handler: Patient, status: int, data: bytes = b"", **headers: str) -> N
         handler.wfile.write(data)
 
 
-def client(host: str, name: str = "you/image") -> RegistryClient:
-    return RegistryClient(Reference(f"{host}/{name}"), tls=False)
+def client(host: str, *, push: bool = False) -> RegistryClient:
+    return RegistryClient(Reference(f"{host}/you/image"), tls=False, push=push)
 
 
 def login(file: Path, **entries: object) -> None:
@@ -102,7 +102,13 @@ def test_a_registry_that_wants_a_token_gets_one(home: Path) -> None:
                 assert one.manifest("1.0") == Tagged(DATA, '"mark"')
                 assert one.manifest(skopeo.digest(DATA)).data == DATA
             assert [request[2] for request in seen] == ["", "Bearer for-you", "Bearer for-you"]
-            assert [request[1] for request in asked] == ["/token?service=it&scope=repository%3Ax%3Apull"]
+            with client(host, push=True) as one:
+                one.manifest("1.0")
+            read, write = (
+                "/token?service=it&scope=repository%3Ax%3Apull",
+                "/token?service=it&scope=repository%3Ax%3Apull%2Cpush",
+            )
+            assert [request[1] for request in asked] == [read, write]
 
 
 def test_without_a_login_a_public_image_can_be_read_and_a_private_one_says_so() -> None:
@@ -119,7 +125,7 @@ def test_a_password_does_not_leave_for_a_server_without_tls(home: Path) -> None:
     with serving(lambda handler, request: reply(handler, 200, b"{}")) as (issuer, asked):
         made = RegistryClient(Reference("registry.invalid/you/image"))
         made._login, made._known = Login("ada", "secret"), True
-        assert not made._authorized(f'Bearer realm="http://{issuer}/token",service="it"', "GET")
+        assert not made._authorized(f'Bearer realm="http://{issuer}/token",service="it"')
         assert asked == []
 
 

@@ -116,7 +116,7 @@ def attach(
     """
     bundled = {item.envelope for item in items if item.referrer is not None}
     new = {item.envelope: item for item in items if item.envelope not in bundled}
-    with RegistryClient(repository, tls=tls) as client:
+    with RegistryClient(repository, tls=tls, push=True) as client:
         if isinstance(signer, KeylessSigner):
             made = [item.bundle.data for item in new.values() if item.bundle is not None]
         else:

@@ -103,8 +103,9 @@ def bundles(entries: Sequence[Mapping[str, Any]], manifest: Blob, blob: Blob) ->
     found: dict[str, Referrer] = {}
     total = 0
     for entry in entries:
-        name, size, kind = entry.get("digest"), entry.get("size"), entry.get("artifactType", bundle.TYPE)
-        if kind != bundle.TYPE or not isinstance(name, str) or not isinstance(size, int) or name in found:
+        name, size, kind = entry.get("digest"), entry.get("size"), entry.get("artifactType")
+        # cosign 3 names the type of the configuration instead, so what counts is the artifact.
+        if kind not in (None, EMPTY, bundle.TYPE) or not isinstance(name, str) or not isinstance(size, int) or name in found:
             continue
         # What is listed and has been deleted is passed over, too.
         with suppress(_OtherError, Absent):

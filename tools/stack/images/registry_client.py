@@ -84,7 +84,7 @@ class _Trusting(Bounded):
 
 
 class RegistryClient:
-    """A repository of a registry. Use it as a context manager, which closes its connections.
+    """A repository of a registry. Use it as a context manager, which closes its connections; `push` asks for the right to write.
 
     Raises:
         Absent: What is asked for does not exist.
@@ -94,7 +94,7 @@ class RegistryClient:
 
     """
 
-    def __init__(self, repository: Reference, *, tls: bool = True) -> None:
+    def __init__(self, repository: Reference, *, tls: bool = True, push: bool = False) -> None:
         host, _, self._name = repository.place.partition("/")
         self._place, self._shown, self._tls = repository.place, repository.shown, tls
         host = _HUB.get(host, host)
@@ -107,7 +107,7 @@ class RegistryClient:
         self._session.auth = _Nobody()
         self._session.trust_env = not bounded_http.is_here(self._base)
         self._login: registry_login.Login | None = None
-        self._known = False
+        self._known, self._push = False, push
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +186,7 @@ class RegistryClient:
 
     def _sent(self, method: str, address: str, *, limit: int = MANIFEST_LIMIT, **more: Any) -> requests.Response:
         answer = self._once(method, address, limit, **more)
-        if answer.status_code == _UNAUTHORIZED and self._authorized(answer.headers.get("WWW-Authenticate", ""), method):
+        if answer.status_code == _UNAUTHORIZED and self._authorized(answer.headers.get("WWW-Authenticate", "")):
             answer = self._once(method, address, limit, **more)
         return answer
 
@@ -214,7 +214,7 @@ class RegistryClient:
             "check the name, the network and the registry's certificate",
         )
 
-    def _authorized(self, challenge: str, method: str) -> bool:
+    def _authorized(self, challenge: str) -> bool:
         """Log in as the registry asks; return whether that changes anything."""
         if not self._known:
             self._login, self._known = registry_login.find(self._place), True
@@ -230,8 +230,11 @@ class RegistryClient:
         # A password goes over plain HTTP only to a registry that the user has said needs no TLS.
         if urlsplit(realm).scheme not in (("https",) if self._tls else ("https", "http")):
             return False
-        actions = "pull" if method in ("GET", "HEAD") else "pull,push"
-        scope = fields.get("scope") or f"repository:{self._name}:{actions}"
+        scope = fields.get("scope") or f"repository:{self._name}:pull"
+        if (
+            self._push
+        ):  # from the first request on: some registries answer 403 to a token for reading, which names no other scope
+            scope = f"{scope.rpartition(':')[0]}:pull,push"
         asked = {"service": fields.get("service", ""), "scope": scope}
         token = self._token(f"{realm}?{urlencode(asked)}", login)
         if token is None:
