@@ -29,7 +29,7 @@ class Between:
     answer: Callable[[str, str, bytes], bytes] = lambda method, path, body: body
     instead: Callable[[str, str, "Message[str, str]"], Answer | None] = lambda method, path, headers: None
     deaf: bool = False
-    """The registry does not hear which kinds of manifest are asked for."""
+    """The registry does not get the header that names kinds of manifests."""
     host: str = ""
     seen: list[tuple[str, str]] = field(default_factory=list)
 

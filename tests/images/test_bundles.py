@@ -122,7 +122,7 @@ def test_what_is_no_bundle_is_refused(data: bytes) -> None:
 
 
 def put(found: Image, data: bytes, **changed: Any) -> None:
-    """Attach a bundle by an artifact of which something is changed."""
+    """Attach a bundle by an artifact with changed fields."""
     manifest, entry = referrers.artifact(found, data)
     fields = json.loads(manifest) | changed
     made = layout.encode({name: value for name, value in fields.items() if value is not None})
@@ -447,7 +447,7 @@ def test_a_registry_that_lists_referrers_gets_no_index(
     one = Between(instead=instead)
 
     def learn(method: str, path: str) -> None:
-        """What the registry has: each manifest that names a subject."""
+        """Remember each manifest that names a subject."""
         name = path.rpartition("/")[2]
         if method == "PUT" and "/manifests/sha256:" in path:
             manifest = json.loads(data := skopeo.raw(world.name(f"native@{name}")))
@@ -496,7 +496,7 @@ def test_cosign_as_the_other_writer(world: World, monkeypatch: pytest.MonkeyPatc
         referrers.attach(opened, made, [signed(world, made, 2)])
     claims = verify.claims(made, key(world))
     assert (claims.bundled, claims.foreign) == (2, 1)
-    # Their bundle is read, too, and its key is told apart.
+    # Their bundle is read, too, and only their key counts for it.
     theirs = verify.claims(made, envelope.public(world.root / "cosign.pub"))
     assert (theirs.bundled, theirs.foreign, theirs.refused) == (1, 2, ())
     kinds = {str(one["digest"]): one["artifactType"] for one in index(made)}

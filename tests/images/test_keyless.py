@@ -286,7 +286,7 @@ def test_an_image_is_published_without_a_key(world: World, services: Services) -
     assert report.holds, report.problems
     assert {one.kind for one in report.claims.statements} == {*KINDS}
     assert (report.claims.bundled, report.claims.earlier) == (4, 0)
-    # Nothing is signed again, and no certificate is asked for.
+    # Nothing is signed again, without a new certificate.
     assert not published(world, services, "keyless-job:1.0", digest).new
     assert len(services.issued) == 1
     assert len(services.log.leaves) == 1 + 4

@@ -52,7 +52,7 @@ def policy(name: str) -> dict[str, Any]:
 
 
 def faults(value: Any, wanted: Any, place: str = "") -> list[str]:
-    """What of a value its description does not have."""
+    """List the fields of a value that its description lacks."""
     if isinstance(wanted, dict) and isinstance(value, dict):
         unknown = [f"{place}.{key} is unknown" for key in value.keys() - wanted.keys()]
         return unknown + [

@@ -208,6 +208,21 @@ def test_nobody_at_the_address_is_said_in_one_line() -> None:
         one.manifest("1.0")
 
 
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("ghcr.io/you/image", "https://ghcr.io/v2/you/image/"),
+        ("localhost/you/image", "https://localhost/v2/you/image/"),
+        ("registry:5000/image", "https://registry:5000/v2/image/"),
+        ("vllm/vllm-openai", "https://registry-1.docker.io/v2/vllm/vllm-openai/"),
+        ("docker.io/vllm/vllm-openai", "https://registry-1.docker.io/v2/vllm/vllm-openai/"),
+        ("debian", "https://registry-1.docker.io/v2/library/debian/"),
+    ],
+)
+def test_a_short_name_is_one_of_dockers(name: str, address: str) -> None:
+    assert RegistryClient(Reference(name))._base == address
+
+
 def test_logins_are_found_in_the_order_of_containers_and_docker(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = "ghcr.io"
     login(home / ".docker/config.json", auths={host: auth("docker", "1"), "https://index.docker.io/v1/": auth("hub", "1")})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from stack.base.errors import StackError
 from stack.images import image, reference, skopeo, verify
+from stack.images.claims import claims
 from stack.images.reference import BEFORE, Reference
 from stack.images.trust import Trusted
 
@@ -98,7 +99,7 @@ def demand_moving(where: Reference, *, tls: bool = True, unless: str | None = No
     """
     try:
         tagged = image.read(where, tls=tls)
-        names = verify.claims(tagged, None, tls=tls).names
+        names = claims(tagged, None, tls=tls).names
     except skopeo.Absent:
         return
     if tagged.digest != unless and where.shown in names:

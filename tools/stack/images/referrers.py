@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What refers to an image in its repository (OCI distribution 1.1): read it, and add Sigstore bundles.
+"""Read the artifacts that refer to an image in its repository (OCI distribution 1.1), and add Sigstore bundles.
 
 A registry with the referrers API lists what it has. For the others each writer keeps an index under the tag `sha256-<hex>`. Two
 writers can replace each other's index, so it is read again after it was written, until nothing is missing.
@@ -107,7 +107,7 @@ def bundles(entries: Sequence[Mapping[str, Any]], manifest: Blob, blob: Blob) ->
         # cosign 3 names the type of the configuration instead, so what counts is the artifact.
         if kind not in (None, EMPTY, bundle.TYPE) or not isinstance(name, str) or not isinstance(size, int) or name in found:
             continue
-        # What is listed and has been deleted is passed over, too.
+        # An artifact that is listed and was deleted is passed over, too.
         with suppress(_OtherError, Absent):
             parsed = _parsed(manifest(name, registry_client.MANIFEST_LIMIT), name)
             total += parsed.size

@@ -36,7 +36,7 @@ _RATE = 20_000.0
 _PAGES = 32
 _OK, _CREATED, _ACCEPTED, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NOT_MET = 200, 201, 202, 401, 403, 404, 412
 _LACKS = (400, 404, 405, 501)
-"""What registries without the list of referrers answer; the specification names 404."""
+"""Answers of registries without the list of referrers; the specification names 404."""
 _CHALLENGE = re.compile(r'([a-zA-Z]+)="([^"]*)"')
 _ACCEPT = {"Accept": f"{INDEX}, {MANIFEST}"}
 _HUB = {"docker.io": "registry-1.docker.io"}
@@ -95,8 +95,8 @@ class RegistryClient:
     """
 
     def __init__(self, repository: Reference, *, tls: bool = True, push: bool = False) -> None:
-        host, _, self._name = repository.place.partition("/")
-        self._place, self._shown, self._tls = repository.place, repository.shown, tls
+        self._place, self._shown, self._tls = _qualified(repository.place), repository.shown, tls
+        host, _, self._name = self._place.partition("/")
         host = _HUB.get(host, host)
         self._base = f"https://{host}/v2/{self._name}/"
         self._session = bounded_http.session(seconds=_SECONDS, rate=_RATE, largest=BLOB_LIMIT)
@@ -193,6 +193,7 @@ class RegistryClient:
     def _once(self, method: str, address: str, limit: int, **more: Any) -> requests.Response:
         for adapter in self._adapters:
             adapter.largest = limit
+            adapter.budget.seconds = _SECONDS + len(more.get("data") or b"") / _RATE
         try:
             return self._session.request(method, address, timeout=_SECONDS, **more)
         except bounded_http.LateError as late:
@@ -263,6 +264,14 @@ class RegistryClient:
     def _below(self, address: str) -> str | None:
         """Return the path of an address below this repository; None if it is elsewhere."""
         return address.removeprefix(self._base) if address.startswith(self._base) else None
+
+
+def _qualified(place: str) -> str:
+    """Return a repository's full name: without a host it is one of Docker's, and those of one word are in `library`."""
+    first, slash, _ = place.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return place
+    return f"docker.io/{place}" if slash else f"docker.io/library/{place}"
 
 
 def _context(host: str, tls: bool) -> ssl.SSLContext:

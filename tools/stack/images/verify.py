@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
-from stack.images import admission, attestations, bundle, image, labels, layout, statement, trust
+from stack.images import admission, image, labels, layout, statement, trust
+from stack.images.claims import Claims, claims, gate_of, inner
 from stack.images.image import Image
 from stack.images.reference import Reference
 from stack.images.statement import Statement
@@ -37,43 +38,6 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """The attestations of an image; with a key or an identity, `statements` are only those that it has signed."""
-
-    statements: tuple[Statement, ...]
-    foreign: int
-    """Number of attestations that somebody else has signed, which are ignored."""
-    bundled: int = 0
-    """Number of statements that are in a Sigstore bundle."""
-    earlier: int = 0
-    """Number of statements in cosign's earlier form."""
-    unbundled: int = 0
-    """Number of statements that could be in a bundle and are not; some are too large."""
-    refused: tuple[str, ...] = ()
-    """What bundles say otherwise than the signed statements inside."""
-
-    def of(self, kind: str) -> tuple[Statement, ...]:
-        """Return the statements with one type of predicate."""
-        return tuple(item for item in self.statements if item.kind == kind)
-
-    @property
-    def gates(self) -> tuple[str, ...]:
-        """The gates that a summary claims were passed."""
-        return tuple(sorted({name for item in self.of(statement.SUMMARY) if (name := _gate(item.predicate))}))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The references that a summary claims it was published as."""
-        uris = [str(one.predicate.get("resourceUri", "")) for one in self.of(statement.SUMMARY)]
-        return tuple(sorted({uri.removeprefix("docker://") for uri in uris}))
-
-    @property
-    def time(self) -> str:
-        """The time of its first publication, empty without a summary."""
-        return min((str(item.predicate.get("timeVerified", "")) for item in self.of(statement.SUMMARY)), default="")
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The result of verifying an image."""
 
@@ -90,29 +54,6 @@ class Report:
     def problems(self) -> tuple[str, ...]:
         """The failed or skipped checks, a sentence for each."""
         return tuple(f"{check.name}: {check.said}" for check in self.checks if check.state is not CheckState.HOLDS)
-
-
-def claims(found: Image, trusted: Trusted | None, *, tls: bool = True) -> Claims:
-    """Read the attestations of an image; with a key or an identity, only those that it has signed.
-
-    Raises:
-        StackError: they cannot be read.
-
-    """
-    ours: dict[bytes, Statement] = {}
-    forms: dict[bool, set[bytes]] = {True: set(), False: set()}
-    foreign: set[bytes] = set()
-    refused: dict[str, None] = {}
-    for item in attestations.fetch(found, tls=tls):
-        payload = trust.payload(item, trusted)
-        if payload is None:
-            foreign.add(item.envelope)
-            continue
-        said = ours.setdefault(payload, statement.read(payload))
-        forms[item.bundle is not None].add(payload)
-        refused |= dict.fromkeys(trust.contradictions(item, said, found, trusted))
-    unbundled = [one for one in ours if one not in forms[True] and len(one) <= bundle.LARGEST]
-    return Claims(tuple(ours.values()), len(foreign), len(forms[True]), len(forms[False]), len(unbundled), tuple(refused))
 
 
 def verify(
@@ -174,10 +115,10 @@ def _checks(checked: Image, attested: Claims, trusted: Trusted | None, gate: str
 def _against(checked: Image, attested: Claims, stack: Stack, gate: str | None, gates_file: Path | None) -> Iterator[Check]:
     """Check the attestations against the pins and the gates of the stack at hand."""
     pinned = statement.dependencies(stack)
-    built = [_inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
+    built = [inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
     other = ["its provenance names other pins than this stack's"] if any(item != pinned for item in built) else []
     lanes = [
-        _inner(item.predicate, "buildDefinition", "externalParameters", "lane") for item in attested.of(statement.PROVENANCE)
+        inner(item.predicate, "buildDefinition", "externalParameters", "lane") for item in attested.of(statement.PROVENANCE)
     ]
     other += ["its provenance names another lane than this stack's"] if any(lane != stack.lane for lane in lanes) else []
     yield _check("pins", [*admission.unlike(checked, stack), *other], "labels and provenance name the pins at hand")
@@ -220,16 +161,16 @@ def _provenance(checked: Image, attested: Claims) -> Iterator[str]:
     if not given:
         yield "there is none"
     for item in given:
-        kind = _inner(item.predicate, "buildDefinition", "buildType")
+        kind = inner(item.predicate, "buildDefinition", "buildType")
         if kind != statement.BUILD:
             yield f"it is for another kind of build ({kind!r:.80})"
-        elif _inner(item.predicate, "buildDefinition", "externalParameters", "stack") != _stack(checked):
+        elif inner(item.predicate, "buildDefinition", "externalParameters", "stack") != _stack(checked):
             yield "it is for another stack than the image's label"
 
 
 def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
     """Yield the reasons why a gate was not passed, according to its summaries and the verdicts that they name."""
-    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if gate_of(item.predicate) == name]
     if not summaries:
         yield "no summary says that it was passed"
     platforms = {platform.digest for platform in checked.platforms}
@@ -248,15 +189,15 @@ def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
                 continue
             if given.stack != _stack(checked) or given.image not in platforms:
                 yield f"the verdict {digest} is for the stack {given.stack} and the image {given.image}"
-            if given.gates.get(name) != _inner(recorded, "policy", "digest", "sha256"):
+            if given.gates.get(name) != inner(recorded, "policy", "digest", "sha256"):
                 yield f"the verdict {digest} was made under another gate"
 
 
 def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_file: Path) -> Iterator[str]:
     """Yield the reasons why the attested verdicts do not pass the current gate."""
-    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if gate_of(item.predicate) == name]
     gate = gates.load(gates_file, name)
-    if any(_inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
+    if any(inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
         yield "the gate has changed since then"
     named = dict.fromkeys(digest for recorded in summaries for digest in _named(recorded))
     verdicts = []
@@ -270,7 +211,7 @@ def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_fil
 
 def _named(summary: Mapping[str, Any]) -> list[str]:
     """Return the digests of the verdicts that a summary names."""
-    return [str(_inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
+    return [str(inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
 
 
 def _verdict(attested: Claims, digest: str) -> VerdictFile:
@@ -292,18 +233,6 @@ def _stack(checked: Image) -> str | None:
     """Return the stack that an image's labels name; None if its platforms disagree."""
     stacks = {platform.labels.get(labels.STACK) for platform in checked.platforms}
     return stacks.pop() if len(stacks) == 1 else None
-
-
-def _gate(predicate: Any) -> str | None:
-    uri = str(_inner(predicate, "policy", "uri"))
-    return uri.removeprefix(statement.GATE) if uri.startswith(statement.GATE) else None
-
-
-def _inner(value: Any, *keys: str) -> Any:
-    """Return the value at a path of keys, or None: predicates may lack any key."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def demand(report: Report) -> None:
