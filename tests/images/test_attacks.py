@@ -145,6 +145,7 @@ def test_a_registry_that_lies_about_a_digest_is_found(
     def answer(method: str, path: str, body: bytes) -> bytes:
         return lie if method == "GET" and path.endswith(wanted) and b"errors" not in body[:20] else body
 
+    monkeypatch.setattr(referrers, "_PATIENCE", 0.0)
     between = Between(answer=answer)
     with attacked(world, registry, monkeypatch, between) as there, pytest.raises(StackError) as found:
         there.publish(f"{name}:1.0", world.verdict(made))

@@ -29,6 +29,7 @@ from stack.images import (
 )
 from stack.images.image import Image
 from stack.images.layout import INDEX, MANIFEST
+from stack.images.publish import publish
 from stack.images.reference import Reference
 from stack.images.registry_client import RegistryClient
 
@@ -508,3 +509,21 @@ def test_cosign_as_the_other_writer(world: World, monkeypatch: pytest.MonkeyPatc
         [program, "verify-attestation", *options, name], cwd=world.root, capture_output=True, text=True, check=False
     )
     assert verified.returncode == 0, verified.stderr
+
+
+def test_what_another_writer_replaces_while_the_image_is_read_back_is_attached_again(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = world.image()
+    lost = 0
+
+    def tell(step: str) -> None:
+        nonlocal lost
+        if step == "read back" and not lost:
+            lost = len(index(image.read(world.name(f"replaced@{digest}"))))
+            overwrite(image.read(world.name(f"replaced@{digest}")), [])
+
+    publish(world.asked("replaced:1.0", world.verdict(digest)), world.stack, world.signer, tell)
+    assert lost == 5
+    claims = verify.claims(image.read(world.name("replaced:1.0")), key(world))
+    assert (claims.bundled, claims.earlier, len(claims.statements)) == (4, 4, 4)

@@ -22,7 +22,6 @@ _COSIGN = "dev.cosignproject.cosign/signature"
 """cosign requires this annotation on every layer; it is empty because the envelope contains the signatures."""
 _MOST = 256
 """Maximal number of attestations of an image that are read."""
-_TRIES = 30
 
 
 def attestations(digest: str) -> str:
@@ -86,15 +85,16 @@ def _list(client: RegistryClient, image: Image, manifest: bytes, replaced: set[s
 
 def _written(client: RegistryClient, image: Image, added: Sequence[Descriptor], replaced: set[str]) -> bytes:
     """Write the tag until it has the layers, and return its manifest; `replaced` gets the digests of those before."""
-    tag, settled = attestations(image.digest), False
-    for attempt in range(_TRIES):
+    tag, settled, took = attestations(image.digest), False, 0.0
+    for attempt in referrers.tries():
+        began = time.monotonic()
         now = _now(client, tag)
         kept = _layers(now, tag) if now is not None else ()
         if now is not None and {item["digest"] for item in added} <= {item["digest"] for item in kept}:
             if settled:
                 return now
             settled = True
-            time.sleep(referrers.SETTLED)
+            time.sleep(max(referrers.SETTLED, 4 * took))
             continue
         settled = False
         if now is not None:
@@ -102,6 +102,7 @@ def _written(client: RegistryClient, image: Image, added: Sequence[Descriptor], 
         manifest = _manifest(image, kept, added)
         client.put_manifest(tag, manifest, MANIFEST)
         replaced.add(skopeo.digest(manifest))
+        took = max(took, time.monotonic() - began)
         referrers.pause(attempt)
     raise StackError(f"others, or the registry, keep replacing {tag}", "run the command again when they have finished")
 

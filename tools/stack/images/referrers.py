@@ -5,10 +5,11 @@ A registry with the referrers API lists what it has. For the others each writer 
 writers can replace each other's index, so it is read again after it was written, until nothing is missing.
 """
 
+import itertools
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,11 @@ _MOST = 256
 _TOTAL = 512 << 20
 """Maximal bytes of all bundles of an image together."""
 _TRIES = 30
-SETTLED = 0.3
-"""Seconds after which an index is read once more: another writer needs less between reading and writing it."""
+_PATIENCE = 120.0
+"""Minimal tries, and minimal seconds of trying, before an error says that others keep replacing it."""
+SETTLED = 0.5
+"""Seconds after which an index is read once more, or four times as long as reading and writing it took here: another writer needs less
+between the two."""
 _PAUSE = 0.2
 """Maximal seconds before an index is written again that another writer has replaced, times the number of tries up to ten."""
 
@@ -183,8 +187,9 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
     if client.referrers(subject) is not None:
         return
     seen: dict[str, Descriptor] = {str(entry["digest"]): dict(entry) for entry in added}
-    there, settled = set(seen), False
-    for attempt in range(_TRIES):
+    there, settled, took = set(seen), False, 0.0
+    for attempt in tries():
+        began = time.monotonic()
         now = _index(client, tag(subject))
         present = _entries(now)
         seen |= {name: entry for name, entry in present.items() if name not in replaced}
@@ -197,7 +202,7 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
             if settled:
                 return
             settled = True
-            time.sleep(SETTLED)
+            time.sleep(max(SETTLED, 4 * took))
             continue
         settled = False
         kept = [entry for name, entry in present.items() if name not in replaced]
@@ -210,8 +215,18 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
                 INDEX,
                 before=before,
             )
+        took = max(took, time.monotonic() - began)
         pause(attempt)
     raise StackError(f"others, or the registry, keep replacing {tag(subject)}", "run the command again when they have finished")
+
+
+def tries() -> Iterator[int]:
+    """Count the tries, until there were enough of them for long enough."""
+    began = time.monotonic()
+    for attempt in itertools.count():
+        if attempt >= _TRIES and time.monotonic() - began > _PATIENCE:
+            return
+        yield attempt
 
 
 def pause(attempt: int) -> None:

@@ -8,6 +8,7 @@ digest where the digest is known.
 import os
 import re
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ _PAGES = 32
 _OK, _CREATED, _ACCEPTED, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NOT_MET = 200, 201, 202, 401, 403, 404, 412
 _LACKS = (400, 404, 405, 501)
 """Answers of registries without the list of referrers; the specification names 404."""
+_BUSY = (429, 500, 502, 503, 504)
+"""docker-registry answers 500 to two writers of one tag at the same moment."""
+_PAUSES = (0.1, 0.3, 1.0)
 _CHALLENGE = re.compile(r'([a-zA-Z]+)="([^"]*)"')
 _ACCEPT = {"Accept": f"{INDEX}, {MANIFEST}"}
 _HUB = {"docker.io": "registry-1.docker.io"}
@@ -185,10 +189,19 @@ class RegistryClient:
         return self._sent(method, self._base + path, **more)
 
     def _sent(self, method: str, address: str, *, limit: int = MANIFEST_LIMIT, **more: Any) -> requests.Response:
-        answer = self._once(method, address, limit, **more)
+        answer = self._answered(method, address, limit, **more)
         if answer.status_code == _UNAUTHORIZED and self._authorized(answer.headers.get("WWW-Authenticate", "")):
-            answer = self._once(method, address, limit, **more)
+            answer = self._answered(method, address, limit, **more)
         return answer
+
+    def _answered(self, method: str, address: str, limit: int, **more: Any) -> requests.Response:
+        """Ask again while the registry says that it is busy; every request here may be repeated."""
+        for pause in _PAUSES:
+            answer = self._once(method, address, limit, **more)
+            if answer.status_code not in _BUSY:
+                return answer
+            time.sleep(pause)
+        return self._once(method, address, limit, **more)
 
     def _once(self, method: str, address: str, limit: int, **more: Any) -> requests.Response:
         for adapter in self._adapters:
