@@ -56,9 +56,10 @@ def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
 
 
 def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> None:
-    """Attach further envelopes to an image; the index of referrers is written first, then the tag that readers look for.
+    """Attach further envelopes to an image.
 
-    The tag is read again after it was written: another writer may have replaced it meanwhile.
+    The tag is read again after it was written: another writer may have replaced it meanwhile. No index lists the artifact, since
+    bundles are what refers to an image.
 
     Raises:
         StackError: the registry refuses them, or other writers keep replacing the tag.
@@ -68,23 +69,6 @@ def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> 
     added = sorted((_layer(item) for item in envelopes), key=lambda layer: str(layer["digest"]))
     for data in (b"{}", *envelopes):
         client.put_blob(data)
-    now = _now(client, attestations(image.digest))
-    planned = _manifest(image, _layers(now, "the tag") if now is not None else (), added)
-    client.put_manifest(skopeo.digest(planned), planned, MANIFEST)
-    replaced = {skopeo.digest(now)} if now is not None else set()
-    _list(client, image, planned, replaced)
-    written = _written(client, image, added, replaced)
-    if written != planned:
-        _list(client, image, written, replaced | {skopeo.digest(planned)})
-
-
-def _list(client: RegistryClient, image: Image, manifest: bytes, replaced: set[str]) -> None:
-    entry = layout.described(manifest, MANIFEST, artifactType=PAYLOAD)
-    referrers.enlist(client, image.digest, [entry], replaced - {entry["digest"]})
-
-
-def _written(client: RegistryClient, image: Image, added: Sequence[Descriptor], replaced: set[str]) -> bytes:
-    """Write the tag until it has the layers, and return its manifest; `replaced` gets the digests of those before."""
     tag, settled, took = attestations(image.digest), False, 0.0
     for attempt in referrers.tries():
         began = time.monotonic()
@@ -92,22 +76,18 @@ def _written(client: RegistryClient, image: Image, added: Sequence[Descriptor], 
         kept = _layers(now, tag) if now is not None else ()
         if now is not None and {item["digest"] for item in added} <= {item["digest"] for item in kept}:
             if settled:
-                return now
+                return
             settled = True
             time.sleep(max(referrers.SETTLED, 4 * took))
             continue
         settled = False
-        if now is not None:
-            replaced.add(skopeo.digest(now))
-        manifest = _manifest(image, kept, added)
-        client.put_manifest(tag, manifest, MANIFEST)
-        replaced.add(skopeo.digest(manifest))
+        client.put_manifest(tag, _manifest(kept, added), MANIFEST)
         took = max(took, time.monotonic() - began)
         referrers.pause(attempt)
     raise StackError(f"others, or the registry, keep replacing {tag}", "run the command again when they have finished")
 
 
-def _manifest(image: Image, kept: Sequence[Descriptor], added: Sequence[Descriptor]) -> bytes:
+def _manifest(kept: Sequence[Descriptor], added: Sequence[Descriptor]) -> bytes:
     new = {item["digest"] for item in added}
     return layout.encode(
         {
@@ -116,7 +96,6 @@ def _manifest(image: Image, kept: Sequence[Descriptor], added: Sequence[Descript
             "artifactType": PAYLOAD,
             "config": layout.described(b"{}", referrers.EMPTY),
             "layers": [*(item for item in kept if item["digest"] not in new), *added],
-            "subject": image.descriptor,
         }
     )
 

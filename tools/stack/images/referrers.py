@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,7 +168,7 @@ def attach(client: RegistryClient, image: Image, made: Sequence[bytes]) -> None:
     enlist(client, image.digest, entries)
 
 
-def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], replaced: Set[str] = frozenset()) -> None:
+def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor]) -> None:
     """Have entries listed as referrers of an image: nothing to do where the registry lists them by itself.
 
     The index keeps all entries of others. One that was seen here and has gone, although its artifact is there, was lost to
@@ -178,7 +178,6 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
         client: The repository.
         subject: The image's digest.
         added: The entries.
-        replaced: The digests of entries to leave out from now on.
 
     Raises:
         StackError: The registry refuses, or other writers keep replacing the index.
@@ -192,26 +191,26 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor], re
         began = time.monotonic()
         now = _index(client, tag(subject))
         present = _entries(now)
-        seen |= {name: entry for name, entry in present.items() if name not in replaced}
+        seen |= present
         gone = seen.keys() - present.keys()
         if unknown := gone - there:  # asked before the index is read again: little time may pass until it is written
             there |= {name for name in unknown if _index(client, name) is not None}
             seen = {name: entry for name, entry in seen.items() if name not in unknown - there}
             continue
-        if not gone and replaced.isdisjoint(present):
+        if not gone:
             if settled:
                 return
             settled = True
             time.sleep(max(SETTLED, 4 * took))
             continue
         settled = False
-        kept = [entry for name, entry in present.items() if name not in replaced]
+        missing = [entry for name, entry in seen.items() if name in gone]
         with suppress(ChangedError):
             # The last tries are without a condition: some registries compare wrongly.
             before = now if attempt < _TRIES // 2 else None
             client.put_manifest(
                 tag(subject),
-                _encoded(now, [*kept, *(entry for name, entry in seen.items() if name in gone)], subject),
+                _encoded(now, [*present.values(), *missing], subject),
                 INDEX,
                 before=before,
             )
