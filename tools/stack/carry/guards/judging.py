@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stack.base import pattern as patterns
-from stack.carry.guards import code
+from stack.carry.guards import code, wording
 from stack.carry.guards.changes import Change, compared
 from stack.carry.guards.judgement import Judgement, State
 from stack.carry.guards.view import Definition, View
@@ -124,7 +124,7 @@ def _patched(guard: Guard, view: View) -> Judgement:
     now = replace(guard, signature=code.signature(found.found), defined=found.path)
     if now.signature != guard.signature:
         diff = f"-{guard.signature}\n+{now.signature}\n"
-        problem = f"{guard.target} is now `{now.signature}`; it was `{guard.signature}`"
+        problem = f"{guard.target} {wording.changed(guard.signature, now.signature)}"
         return Judgement(State.BROKEN, found.path, found.line, problem, now, diff=diff)
     if found.path == guard.defined:
         return Judgement(State.HELD, found.path, found.line, renewed=now)

@@ -26,7 +26,7 @@ _MOST_FILES = 20_000
 """Python files of a user's folder that are read."""
 _LONG = 12
 """Characters of a line that says something about where it comes from."""
-_ALIKE, _LEAST = 0.5, 15
+_ALIKE, _LEAST = 0.6, 15
 """Least share of a file's long lines that one upstream file has, and least number of them."""
 _SKIPPED = frozenset({"node_modules", "build", "dist", "venv", "site-packages", "stacks"})
 
