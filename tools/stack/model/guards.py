@@ -31,7 +31,7 @@ _HEAD = """\
 
 
 class Kind(StrEnum):
-    """What a guard watches. The value is the key that names the target in the file."""
+    """The kinds of targets. The value is the key that names the target in the file."""
 
     DEFINITION = "definition"
     """A class or function of a Python file, or the only line of another file with a text."""
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     PATTERN = "pattern"
     """A line in a file that fits a pattern."""
     COPIED = "copied"
-    """A file, or one definition of it, of which the user's repository has a copy."""
+    """A file or a definition that the user's repository has copied."""
     PATCHED = "patched"
     """An attribute that the user's code replaces at run time."""
 
@@ -166,8 +166,8 @@ def target_fault(target: str, *, needs_member: bool) -> str:
         return f"names a file that {fault}"
     if needs_member and not member:
         return "names no definition"
-    if mark and path.endswith((".py", ".pyi")) and not re.fullmatch(QUALIFIED, member):
-        return "has a name that is not one of Python"
+    if mark and path.endswith((".py", ".pyi")):
+        return "" if re.fullmatch(QUALIFIED, member) else "has a name that is not one of Python"
     if mark and (len(member) < 4 or len(member) > patterns.LONGEST or not member.isprintable()):
         return f"has a text that is not one line of 4 to {patterns.LONGEST} characters"
     return ""

@@ -9,7 +9,7 @@ from stack.model.ids import CommitId
 
 
 class State(StrEnum):
-    """What became of a guard's target."""
+    """The state of a guard's target in a tree."""
 
     HELD = "held"
     """It is as it was."""

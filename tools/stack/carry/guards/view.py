@@ -19,7 +19,7 @@ _DEPTH = 8
 
 @dataclass(slots=True)
 class Cache:
-    """What the judgements of many trees share."""
+    """Parsed files that the judgements of many trees share."""
 
     parsed: Parsed = field(default_factory=Parsed)
     known: Known = field(default_factory=Known)
@@ -41,7 +41,7 @@ class _WatchedFiles(Files):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What binds a name: the file, and the statements."""
+    """The file and the statements that bind a name."""
 
     path: str
     found: tuple[Found, ...]

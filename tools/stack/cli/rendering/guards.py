@@ -2,7 +2,8 @@
 """Print guards: a summary, then what needs a person, then what has moved."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stack.base.text import counted
 from stack.carry.guards.judgement import Guarded, State
@@ -10,7 +11,7 @@ from stack.cli.rendering.text import one_line
 from stack.cli.sentences import fact, say
 from stack.model.guards import Guard
 
-_COLOURS = {State.MOVED: {"fg": "cyan"}, State.BROKEN: {"fg": "red", "bold": True}}
+_COLOURS: Mapping[State, Mapping[str, Any]] = {State.MOVED: {"fg": "cyan"}, State.BROKEN: {"fg": "red", "bold": True}}
 
 
 def print_guards(found: Sequence[Guarded], lane: str = "") -> None:
