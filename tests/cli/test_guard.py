@@ -122,6 +122,31 @@ def test_find_proposes_what_the_code_replaces(stack: Stack, world: World) -> Non
     assert stack("guard", "find").out == "found nothing that is not guarded\n"
 
 
+def test_control_characters_of_the_file_do_not_reach_the_terminal(guarded: Stack, world: World) -> None:
+    file = world.root / "stacks/guards.toml"
+    file.write_text(
+        file.read_text().replace("our plug-in calls it", "\\u001b[2J\\u202ewhy").replace("main 20", "main \\u001b[1m")
+    )
+    for args in (
+        ("guard", "list"),
+        ("guard", "check"),
+        ("check",),
+        (*ONTO, "--dry-run"),
+        ("report", "gamma", "--onto", "v2.1"),
+    ):
+        ran = guarded(*args)
+        assert ran.code in (0, 1), ran
+        assert "\x1b" not in ran.out + ran.err
+        assert "\u202e" not in ran.out + ran.err
+
+
+def test_a_file_that_lies_stops_every_command_with_one_line(guarded: Stack, world: World) -> None:
+    file = world.root / "stacks/guards.toml"
+    file.write_text(file.read_text().replace("gamma/old.py::pack", "../../etc/passwd::pack"))
+    for args in (("status",), ("check",), ("guard", "list", "--json"), ONTO):
+        assert "pack.definition names a file that is not a path below the folder" in guarded(*args).refused()
+
+
 @pytest.mark.parametrize(
     ("args", "why"),
     [
