@@ -266,3 +266,12 @@ def test_a_module_that_is_no_longer_python(plant: Plant) -> None:
         assert found.judgement.problem == "up/layer.py cannot be read as Python"
         assert found.cause is not None
         assert found.cause.commit == broke
+
+
+def test_after_patches_were_resolved_by_hand_a_broken_guard_does_not_stop_the_switch(plant: Plant) -> None:
+    [before] = add(plant, patched("forward", "up.layer:Layer.forward"))
+    plant.commit("break", {"up/layer.py": LAYER.replace("x, *, scale", "x, mask, *, scale")})
+    work = onto(plant, "v1.1")
+    assert conclude(work, allow_guards=True) is Conclusion.SWITCHED
+    assert stacks.load(plant.root).pins.get("up").tag == "v1.1"
+    assert stacks.load(plant.root).guards == (before,)
