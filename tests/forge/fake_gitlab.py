@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from .contract import Operation
-from .fake_github import Answer, Hub, Repo, Request
+from .fake_github import Answer, Hub, Refusal, Repo, Request
 from .fake_threads import Issue
 
 Json = Any
@@ -22,6 +22,11 @@ class GitLabHub(Hub):
     def __init__(self, contract: Any) -> None:
         super().__init__(contract)
         self.levels: dict[str, int] = {}
+
+    def refusal(self, status: int, message: str) -> Refusal:
+        refused = Refusal(status, message)
+        refused.answer = _refusal(status, message)
+        return refused
 
     def next_number(self, repository: str) -> int:
         """Merge requests are counted by themselves."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.forge import github
+from stack.forge import asking
 from stack.forge.github import GitHub
 from stack.forge.repositories import Repository
 from stack.forge.threads import Threads
@@ -51,8 +51,8 @@ def liar(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Liar]:
     del home
     for name in ("GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(github, "_PAUSE", 0.01)
-    monkeypatch.setattr(github, "PATIENCE", 0.05)
+    monkeypatch.setattr(asking, "_PAUSE", 0.01)
+    monkeypatch.setattr(asking, "PATIENCE", 0.05)
     with Liar(("127.0.0.1", 0), _Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setenv("GITHUB_API_URL", f"http://127.0.0.1:{server.server_port}")
