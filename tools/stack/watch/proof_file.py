@@ -16,7 +16,8 @@ from stack.base.text import printable
 from stack.model import document
 from stack.watch.observing import Proving
 
-SCHEMA = "stack/watch-proofs/1"
+SCHEMA = "stack/watch-prove/1"
+"""The document that `stack watch prove --json` prints, too."""
 LARGEST = 256 * 1024
 """Bytes of the largest file that is read."""
 _MOST = 500
