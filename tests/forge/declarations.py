@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_$][\w$]*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<number>-?\d+)|(?P<sign>[{}\[\]()<>;:?|,=]))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_$][\w$]*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<number>-?\d+)|(?P<sign>[{}\[\]()<>;:?|,=]))"
+)
 _PRIMITIVES: Mapping[str, type | tuple[type, ...]] = {"string": str, "number": (int, float), "boolean": bool}
 
 

@@ -44,7 +44,9 @@ class ForgejoHub(Hub):
         if reads_only and operation.method != "get":
             return _refusal(403, "token does not have at least one of required scope(s)")
         try:
-            return self._of_repository(f"{operation.method} {operation.path.removeprefix(REPO)}", values, query, sent, user, repo)
+            return self._of_repository(
+                f"{operation.method} {operation.path.removeprefix(REPO)}", values, query, sent, user, repo
+            )
         except LookupError:
             return _refusal(404, "The target couldn't be found.")
 
@@ -62,7 +64,10 @@ class ForgejoHub(Hub):
                 self.labels.append(sent["name"])
                 return Answer(201, self._label(sent["name"]))
             case "get /actions/runs":
-                runs = [_run(number, query["workflow_id"], *run) for number, run in enumerate(repo.runs.get(query["workflow_id"], []))]
+                runs = [
+                    _run(number, query["workflow_id"], *run)
+                    for number, run in enumerate(repo.runs.get(query["workflow_id"], []))
+                ]
                 return Answer(200, {"total_count": len(runs), "workflow_runs": runs})
         return self._threads(act, values, query, sent, user, repo)
 

@@ -14,8 +14,6 @@ DRAFT = "Draft: "
 OWN_PROJECT = 7
 
 
-
-
 class GitLabHub(Hub):
     """What is kept, in the values of the stand-in for GitHub. `levels` are the members' access levels."""
 

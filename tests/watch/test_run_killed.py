@@ -18,7 +18,9 @@ FIRST = {"github": 3, "gitlab": 3, "forgejo": 4}
 """Writes of the first night: a push, a pull request, an issue; at a Forgejo also the label of the issue."""
 LATER = 6
 """Writes of a later night: a push, a pull request with its label, an issue with a comment and its label."""
-KILLED_FIRST = [pytest.param(kind, number, id=f"{kind}-{number}") for kind, most in FIRST.items() for number in range(1, most + 1)]
+KILLED_FIRST = [
+    pytest.param(kind, number, id=f"{kind}-{number}") for kind, most in FIRST.items() for number in range(1, most + 1)
+]
 KILLED_LATER = [pytest.param(kind, number, id=f"{kind}-{number}") for kind in FIRST for number in range(1, LATER + 1)]
 
 

@@ -168,7 +168,11 @@ def test_labels_of_a_person(me: Maintainer, kind: str) -> None:
     me.issues[0].labels.remove("hold")
     me.issues[0].labels.append("retry")
     night(me)
-    taken = {"github": "DELETE /issues/1/labels/retry", "gitlab": "PUT /merge_requests/1", "forgejo": "DELETE /issues/1/labels/3"}
+    taken = {
+        "github": "DELETE /issues/1/labels/retry",
+        "gitlab": "PUT /merge_requests/1",
+        "forgejo": "DELETE /issues/1/labels/3",
+    }
     assert taken[kind] in me.writes()
     assert [pull.labels for pull in me.hub.repositories[OWN].pulls] == [[]]
     assert me.issues[0].labels == ["stack-watch"]
@@ -283,7 +287,18 @@ def test_proofs_of_another_job_are_taken(me: Maintainer, tmp_path: Path) -> None
     without = {key: value for key, value in os.environ.items() if not key.endswith(("_TOKEN", "_API_URL"))}
     for root in (me.work, clone(me, tmp_path / "shallow")):
         file.unlink(missing_ok=True)
-        command = ["--root", str(root), "--cache", str(me.cache), "watch", "prove", "--python", sys.executable, "--output", str(file)]
+        command = [
+            "--root",
+            str(root),
+            "--cache",
+            str(me.cache),
+            "watch",
+            "prove",
+            "--python",
+            sys.executable,
+            "--output",
+            str(file),
+        ]
         me.forget()
         done = forked.run([*command, "--json"], env=without)
         assert (done.returncode, me.hub.seen, me.forge.seen) == (0, [], [])

@@ -51,7 +51,9 @@ def test_runs(runs: list[WorkflowRun], hours: int | None, failures: int, overdue
 
 @pytest.mark.parametrize(("days", "late"), [(0, False), (8, False), (9, True)])
 @pytest.mark.parametrize("runs", [None, [], [ran(51)]], ids=["no workflow", "no run", "overdue"])
-def test_the_date_in_the_issue_counts_where_the_forge_shows_no_run(runs: list[WorkflowRun] | None, days: int, late: bool) -> None:
+def test_the_date_in_the_issue_counts_where_the_forge_shows_no_run(
+    runs: list[WorkflowRun] | None, days: int, late: bool
+) -> None:
     found = standing(runs, issue(days), ["up"])
     assert (found.issues[0].days, found.issues[0].late, found.needs_person) == (days, late, True)
 

@@ -24,7 +24,16 @@ from stack.store import cache as places
 from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _COMPLETE = "complete"
-_SECRETS = frozenset({"GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "HF_TOKEN", "VLLM_API_KEY"})
+_FORGES = {
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GH_ENTERPRISE_TOKEN",
+    "GITHUB_ENTERPRISE_TOKEN",
+    "GITLAB_TOKEN",
+    "FORGEJO_TOKEN",
+    "CI_JOB_TOKEN",
+}
+_SECRETS = frozenset({*_FORGES, "STACK_WATCH_TOKEN", "HF_TOKEN", "VLLM_API_KEY"})
 """Variables that no code of a package gets: pip runs what builds a source archive."""
 
 

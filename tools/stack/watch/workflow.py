@@ -16,7 +16,7 @@ from stack.store import git
 from stack.watch import actions_workflow, gitlab_pipeline
 from stack.watch.workflow_parts import NAME, Nightly
 
-__all__ = ["NAME", "Written", "nightly", "texts", "write"]
+__all__ = ["NAME", "Kind", "Written", "nightly", "texts", "write"]
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FOLDER = re.compile(r"(?:[A-Za-z0-9._-]+/)*")
