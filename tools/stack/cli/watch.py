@@ -216,7 +216,8 @@ def status(context: click.Context, remote: str, named: str | None, as_json: bool
 @click.option(
     "--install",
     metavar="SPEC",
-    help="What the job installs: a version, https://….whl#sha256=HASH, git+https://…@COMMIT, or a .txt file with hashes. "
+    help="What the job installs: a version, https://….whl#sha256=HASH, git+https://…@COMMIT, a .txt file with hashes, or a dot for the "
+    "checkout. "
     "Default: this version.",
 )
 @click.option("--image", metavar="NAME@DIGEST", help="The image of the jobs; with --gitlab only.")

@@ -55,8 +55,8 @@ def nightly(
         seed: decides the minute of the night, so that not everybody's workflow starts at once.
         kind: the kind of forge.
         runner: the labels of the runner; none: the usual ones.
-        install: what pip installs: a version, the address of a wheel with its hash, an address of git with a commit, or a file of
-            the repository with requirements and their hashes; None: this version.
+        install: what pip installs: a version, the address of a wheel with its hash, an address of git with a commit, a file of
+            the repository with requirements and their hashes, or a dot for the repository itself; None: this version.
         image: the image for the jobs, by its digest; GitLab only.
         prove: let a job of its own run the proofs.
 
@@ -89,6 +89,8 @@ def nightly(
 
 def _requirement(install: str) -> str:
     """Return pip's arguments for what is to be installed."""
+    if install == ".":  # the commit that the job checked out
+        return "."
     if _VERSION.fullmatch(install):
         return f"'git-carry=={install}'"
     if _WHEEL.fullmatch(install) or _COMMIT.fullmatch(install):
