@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..loopback import listening
 from . import fake_threads
-from .contract import Contract, Fault, Operation
+from .contract import Fault, Operation
 from .fake_threads import Call, Issue
 
 JSON = "application/json; charset=utf-8"

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 def test_the_second_night_writes_nothing(kind: str, github_contract: Contract) -> None:
-    done = subprocess.run([sys.executable, "examples/watch_demo.py", "--forge", kind], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "examples/watch_demo.py", "--forge", kind], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for part in (
         f"== Issue #{1 if kind == 'gitlab' else 2}: up: 1 patch needs a person",
