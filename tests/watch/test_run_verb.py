@@ -316,6 +316,21 @@ def test_proofs_of_another_job_are_taken(me: Maintainer, tmp_path: Path) -> None
     assert "## Proofs\n\n- `not run: the job that runs them had another commit of this repository`\n" in pull.body
 
 
+def test_upstreams_code_gets_no_token_of_the_job(me: Maintainer, tmp_path: Path) -> None:
+    """A runner may put tokens into the environment of each step."""
+    me.release("v1.1", {"b.py": FIXED})
+    python, log = tmp_path / "python", tmp_path / "environment"
+    python.write_text(f'#!/bin/sh\nenv >> {log}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    names = ("GITHUB_TOKEN", "FORGEJO_TOKEN", "CI_JOB_TOKEN", "STACK_WATCH_TOKEN", "ACTIONS_RUNTIME_TOKEN")
+    given = os.environ | dict.fromkeys(names, "glpat-OfTheJob") | {"HARMLESS": "kept"}
+    done = forked.run([*me.args, "watch", "prove", "--python", str(python), "--json"], env=given)
+    assert json.loads(done.stdout)["upstreams"][0]["proofs"] == ["one/up/hook: passes with the patch, fails without it"]
+    seen = log.read_text()
+    assert "PATH=" in seen
+    assert "glpat-OfTheJob" not in seen
+
+
 def clone(me: Maintainer, place: Path) -> Path:
     """Clone the repository as a forge's workflow does: the last commit only."""
     git.run(["clone", "--quiet", "--depth=1", me.mine.as_uri(), str(place)])
