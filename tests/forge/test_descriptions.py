@@ -2,24 +2,29 @@
 """The descriptions of GitLab's and Forgejo's APIs find what is wrong, and GitLab's agrees with a client that others wrote."""
 
 import json
+import re
 import subprocess
 import sys
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stack.base.errors import StackError
+from stack.forge.github import VIEWER
 from stack.proof import environment
 from stack.store import cache
 
 from . import forgejo_contract
-from .contract import Fault, missing
+from .contract import Fault, missing, of_node
 from .declarations import Declarations
 from .gitlab_table import CONTRACT
 
 AGENT = {"User-Agent": "x"}
 ISSUES = "/projects/me%2Fstack/issues"
 REPO = "/repos/me/stack"
+GRAPHQL = "@octokit/graphql-schema@15.26.1"
 CLIENT = "python-gitlab==8.6.0"
 _LISTS = """
 import json
@@ -123,6 +128,26 @@ def test_requests_and_answers_that_forgejo_does_not_know() -> None:
         with pytest.raises(Fault):
             contract.check_answer("POST", f"{REPO}/issues", status, body)
     contract.check_answer("POST", f"{REPO}/issues", 201, b'{"number": 1}')
+
+
+@pytest.mark.images
+def test_githubs_other_api_tells_a_program_who_it_is(tmp_path: Path) -> None:
+    """The query is held against GitHub's published GraphQL schema."""
+    assert VIEWER == "query { viewer { login } }"
+    try:
+        command = [*of_node(cache.root(), "npm"), "pack", GRAPHQL, "--silent", "--pack-destination", str(tmp_path)]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError, StackError) as failed:
+        missing(GRAPHQL, failed)
+    (archive,) = tmp_path.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        member = packed.extractfile("package/schema.graphql")
+        assert member is not None
+        schema = member.read().decode()
+    for kind, field in (("Query", "viewer: User!"), ("User", "login: String!")):
+        body = re.search(rf"^type {kind}\b.*?^}}", schema, re.MULTILINE | re.DOTALL)
+        assert body is not None
+        assert f"\n  {field}\n" in body.group()
 
 
 @pytest.fixture(scope="module")
