@@ -2,7 +2,6 @@
 """`stack watch`: the night's work for a fork, its workflow, and its state."""
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -54,7 +53,7 @@ def _forge_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     titles = {"forgejo": "Forgejo", "gitlab": "GitLab", "github": "GitHub"}
     for name, title in titles.items():
         verb = click.option(f"--{name}", "named", flag_value=name, default=None, help=f"Your repository is at a {title}.")(verb)
-    return functools.wraps(verb)(verb)
+    return verb
 
 
 @click.group("watch")
