@@ -120,8 +120,7 @@ def test_actionlint_finds_what_is_wrong(old: str, new: str, fault: str) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("kind", ["github"])
-def test_no_pull_request_starts_it(made: str, kind: str) -> None:
+def test_no_pull_request_starts_it(made: str) -> None:
     """Own hardware would run a stranger's code; `pull_request_target` and `workflow_run` would even give it the token."""
     assert set(parsed(made)["on"]) == {"schedule", "workflow_dispatch"}
 
