@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,19 @@ def test_an_issue_without_its_label_is_found_by_its_mark(me: Maintainer) -> None
     me.issues[0].labels = []
     night(me)
     assert len(me.issues) == 1
+
+
+@FORGES
+def test_an_issue_of_somebody_who_may_not_write_is_left_alone(me: Maintainer) -> None:
+    """It has a copy of the mark, and is older."""
+    two_releases(me)
+    night(me)
+    me.issues[0].author = "stranger"
+    before = replace(me.issues[0])
+    night(me)
+    assert (len(me.issues), me.issues[0], me.issues[1].author) == (2, before, "me")
+    night(me)
+    assert me.writes() == []
 
 
 def test_a_dry_run_writes_nothing(me: Maintainer) -> None:
