@@ -63,7 +63,9 @@ def main() -> int:
 def night(me: Maintainer, home: Path, kind: str) -> list[str]:
     """Run a night as the workflow does, and return its writes."""
     me.forget()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GH_", "GITHUB_", "GITLAB_", "FORGEJO_"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GH_", "GITHUB_", "GITLAB_", "FORGEJO_"))
+    }
     environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT / "tools")}
     environment |= dict(zip(VARIABLES[kind], (me.hub.url, TOKEN), strict=True))
     heading(f"$ stack watch run --{kind}")
