@@ -8,7 +8,7 @@ import pytest
 
 from stack.serving import measured
 
-from ..serving.shapes.configs import LLAMA, QWEN3_MOE
+from ..deploy.shapes.configs import LLAMA, QWEN3_MOE
 from .conftest import Stack
 
 RECIPE = "gpt-oss-120b-spark"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, hardware, recipes
+from stack.deploy import checkpoints, formats, hardware, recipes
+from stack.deploy.formats import BF16, MXFP4, QUANTIZED
 from stack.deploy.recipes import Backends, Hardware, Recipe
-from stack.serving import formats, layout, roofline, traffic
-from stack.serving.formats import BF16, MXFP4, QUANTIZED
+from stack.serving import layout, roofline, traffic
 from stack.serving.roofline import Roofline
 from stack.validation.pack import recipes as pack
 

@@ -3,12 +3,12 @@
 
 from dataclasses import dataclass
 
-from stack.serving.formats import Format
-from stack.serving.shapes import layers
-from stack.serving.shapes.keys import MOST, Keys
-from stack.serving.shapes.layers import Parts
-from stack.serving.shapes.model import Draft, Model
-from stack.serving.shapes.quantization import Quantization
+from stack.deploy.formats import Format
+from stack.deploy.shapes import layers
+from stack.deploy.shapes.keys import MOST, Keys
+from stack.deploy.shapes.layers import Parts
+from stack.deploy.shapes.model import Draft, Model
+from stack.deploy.shapes.quantization import Quantization
 
 LAYERS = 1000
 """Most layers; each has names that are looked up in the checkpoint's lists."""

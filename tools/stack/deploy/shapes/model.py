@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stack.base.errors import StackError
-from stack.serving.formats import Format
+from stack.deploy.formats import Format
 
 
 class Split(StrEnum):
