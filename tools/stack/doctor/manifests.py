@@ -15,6 +15,7 @@ from stack.doctor.commands import (
     Flag,
     Serve,
     Setting,
+    bound,
     says_again,
     served,
     shell_commands,
@@ -197,6 +198,7 @@ def _service(found: Collector, service: yaml.Node) -> None:
         shared=shm or any(mounted == _SHM for mounted in _mounts(nodes.value(service, "volumes"))),
         image=_word(nodes.value(service, "image")),
         lacks_gpu=_lacks_gpu(service),
+        binds=tuple(_binds(nodes.value(service, "volumes"))),
     )
     found.containers.append(container)
     found.settings += settings
@@ -296,6 +298,18 @@ def _mounts(node: yaml.Node | None) -> Iterator[str]:
         else:
             parts = nodes.text(item).split(":")
             yield parts[1] if len(parts) > 1 else parts[0]
+
+
+def _binds(node: yaml.Node | None) -> Iterator[tuple[str, str]]:
+    """Yield the folders of the machine among the volumes of a service, and where the container has them."""
+    for item in nodes.sequence(node):
+        if isinstance(item, yaml.MappingNode):
+            given = {name: nodes.text(value) for name, value in nodes.items(item)}
+            found = bound(f"{given.get('source', '')}:{given['target']}") if "target" in given else None
+        else:
+            found = bound(nodes.text(item))
+        if found is not None:
+            yield found
 
 
 def _kubernetes(found: Collector, documents: Sequence[yaml.Node | None]) -> None:

@@ -43,4 +43,4 @@ class Source:
         keys.finish()
         made = Draft(tuple(draft.matrices), tuple(draft.caches)) if draft is not None else None
         matrices, caches, states = tuple(parts.matrices), tuple(parts.caches), tuple(parts.states)
-        return Model(kind, longest, self.dense, matrices, caches, states, made, self.quantization.kv)
+        return Model(kind, longest, self.dense, matrices, caches, states, made, self.quantization.kv, tied=self.tied)
