@@ -180,7 +180,9 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
             yield wrong(
                 f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line, edits
             )
-        elif odd := subject.values.get(pair):
+        elif (odd := subject.values.get(pair)) and not odd.is_certain:
+            yield note(odd.problem, "", flag.line)
+        elif odd:
             fix = f"{flag.name} {odd.near}" if odd.near else "write a value that it takes, or leave the flag out"
             yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:
