@@ -258,7 +258,7 @@ def takes_arguments(image: str, first: str) -> bool:
 
 
 def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
-    """Parse `docker run …` and the like: the container, its image, the words after it, and whether the image's entry point gets them."""
+    """Parse `docker run …` and the like: the container, its image, its command, and whether the image's entry point gets that."""
     names = [Path(word.text).name for word in command]
     engine = next((at for at, name in enumerate(names) if name in ("docker", "podman", "nerdctl")), None)
     if engine is None or not {"run", "create"} & {*names[engine + 1 : engine + 3]}:
@@ -283,7 +283,9 @@ def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
         image=rest[0] if rest else None,
         binds=tuple(bind for word in volumes if (bind := bound(word.text)) is not None),
     )
-    return made, rest[0].text if rest else "", rest[1:], not given("--entrypoint")
+    entry = next(reversed(given("--entrypoint")), None)
+    program = (entry,) if entry is not None and entry.text else ()
+    return made, rest[0].text if rest else "", (*program, *rest[1:]), entry is None
 
 
 def bound(text: str) -> tuple[str, str] | None:

@@ -74,7 +74,7 @@ def parse(found: Collector, path: str, text: str) -> None:
         where = f"{path}:{mark.line + 1}" if mark is not None else path
         raise StackError(f"{where} is not valid YAML", "correct it") from failed
     for top in documents:
-        nodes.demand_few_merges(top)
+        nodes.demand_bounded(top)
     if any(nodes.value(top, "apiVersion") is not None for top in documents):
         _kubernetes(found, documents)
         return
@@ -205,8 +205,9 @@ def _service(found: Collector, service: yaml.Node) -> None:
     if (listed := nodes.value(service, "env_file")) is not None:
         found.sources += [nodes.text(nodes.value(file, "path") or file) for file in nodes.sequence(listed) or [listed]]
     parts = [part for name in ("entrypoint", "command") if (part := nodes.value(service, name)) is not None]
-    words = [word for part in parts for word in nodes.words(part)]
-    is_own = nodes.value(service, "entrypoint") is None
+    words = [word for part in parts if not nodes.is_null(part) for word in nodes.words(part)]
+    entry = nodes.value(service, "entrypoint")
+    is_own = entry is None or nodes.is_null(entry)
     serves = len(found.serves)
     _image_command(found, words, nodes.text(nodes.value(service, "image")), container, is_own=is_own)
     if nodes.value(service, "profiles") is None:
