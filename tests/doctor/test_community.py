@@ -161,7 +161,7 @@ def test_a_recipe_without_a_command(tmp_path: Path) -> None:
         ("  vllm serve", "  pip install x\n  vllm serve", "command", True),
         ("--enable-auto-tool-choice", "--allowed-origins a b", "command", True),
         ("--enable-auto-tool-choice", "--revision main --x '' ", "--x", True),
-        ("--enable-auto-tool-choice", "--trust-remote-code", "--trust-remote-code", False),
+        ("--enable-auto-tool-choice", "--trust-remote-code", "--trust-remote-code", True),
         ("--enable-auto-tool-choice", "--middleware evil.module", "--middleware", True),
         ("--enable-auto-tool-choice", "--allowed-local-media-path /", "--allowed-local-media-path", True),
         ("ONE: 1", "LD_PRELOAD: /tmp/evil.so", "LD_PRELOAD", True),

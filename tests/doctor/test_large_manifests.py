@@ -12,7 +12,7 @@ from stack.doctor import community, nodes, script
 LONG = "A " * 60_000
 RECIPE = f"recipe_version: '1'\ndefaults:\n  a: '{LONG}'\nmodel: m/x\ncommand: |\n  vllm serve {{model}} {'{a} ' * 20_000}\n"
 SWAP = f"models:\n  m:\n    cmd: |\n      vllm serve m/x {'${a} ' * 40_000}\nmacros:\n  a: '{LONG}'\n"
-COMPOSE = f"x: &x\n  image: vllm/vllm-openai\n  command: [{', '.join(['--max-model-len', '1'] * 8000)}]\nservices:\n" + "".join(
+COMPOSE = f"x: &x\n  image: vllm/vllm-openai\n  command: [{', '.join(['--max-model-len', '1'] * 50)}]\nservices:\n" + "".join(
     f"  s{number}: *x\n" for number in range(2000)
 )
 MERGES = f"x: &x {{{', '.join(f'a{key}: 1' for key in range(600))}}}\n" + "".join(
@@ -21,8 +21,8 @@ MERGES = f"x: &x {{{', '.join(f'a{key}: 1' for key in range(600))}}}\n" + "".joi
 LAUGHS = "a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 9)
 )
-MERGED_LISTS = f"x: &x {{a: 1}}\nl: &l [{', '.join(['*x'] * 5000)}]\n" + "".join(
-    f"m{number}: {{<<: *l}}\n" for number in range(5000)
+MERGED_LISTS = f"x: &x {{a: 1}}\nl: &l [{', '.join(['*x'] * 1200)}]\n" + "".join(
+    f"m{number}: {{<<: *l}}\n" for number in range(1200)
 )
 MERGED_AGAIN = "m0: &m0 {a: 1}\n" + "".join(
     f"m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * 100)}]}}\n" for level in range(1, 200)
@@ -35,7 +35,7 @@ MERGED_AGAIN = "m0: &m0 {a: 1}\n" + "".join(
         (RECIPE, "characters of values"),
         (SWAP, "characters of values"),
         (COMPOSE, "2000 services"),
-        (LAUGHS, "line 6 stands for more than 1000000 values: its aliases"),
+        (LAUGHS, "line 7 stands for more than 1000000 values: its aliases"),
         (MERGED_LISTS, "line 1 stands for more than 1000000 values"),
         (MERGED_AGAIN, "line 4 stands for more than 1000000 values"),
         (MERGES, r"the merges \(<<\) up to line 334 add more than 200000 keys"),
