@@ -430,11 +430,11 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(sh(f"{SERVE} --mxfp4_layers=moe"), WRONG, "--mxfp4-layers", "quantization-config", 1),
             Case(sh(f'A=(\n  --mxfp4-backend x\n)\n{SERVE} "${{A[@]}}"'), WRONG, "--mxfp4-backend", "--moe-backend", 2),
             Case(
-                compose(CACHE, command="[serve, m/x, '--dtype auto']"),
+                compose(CACHE, command="[vllm, serve, m/x, '--dtype auto']"),
                 WRONG,
                 "gets '--dtype auto' as one word",
                 "--dtype=auto",
-                6,
+                5,
             ),
             Case(LOST, UNKNOWN, "pinned sources cannot be had", "stack fetch"),
             Case(ALONE, UNKNOWN, "its flags: vllm is not pinned", "pin vllm in pins.toml"),

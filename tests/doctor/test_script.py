@@ -137,8 +137,9 @@ def test_merged_keys_that_multiply() -> None:
         text += "".join(f"a{level}-{one}: &a{level}-{one} {{<<: [{_each(level - 1)}]}}\n" for one in range(40))
     text += f"services: {{a: {{<<: [{_each(6)}], command: [vllm, serve, m]}}}}\n"
     began = time.process_time()
-    assert [one.model for one in script.parse("compose.yml", text).serves] == ["m"]
-    assert time.process_time() - began < 30  # 40 to the power of 5 merges take hours
+    with pytest.raises(StackError, match="stands for more than 1000000 values"):
+        script.parse("compose.yml", text)
+    assert time.process_time() - began < 5  # 40 to the power of 5 merges take hours
 
 
 def _each(level: int) -> str:
