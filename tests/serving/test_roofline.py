@@ -337,7 +337,8 @@ def test_gpus_of_which_nothing_is_known() -> None:
         lying(serving(), "10.0")
 
 
-def test_a_model_whose_shape_is_not_known() -> None:
+def test_a_model_whose_shape_is_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checkpoints, "SHAPES", tmp_path)
     with pytest.raises(
         StackError,
         match=r"serves GadflyII/GLM-4\.7-Flash-NVFP4, whose shape is not known here: name its config.json with --config",
