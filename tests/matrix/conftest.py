@@ -3,8 +3,11 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +16,13 @@ from ..cli.conftest import SCRIPT, Stack, stack
 
 __all__ = ["home", "stack", "template", "world"]
 
+PROOFS = ("matrix", "run", "--only", "proofs", "--json")
 QUICK = """
 proves = [{ run = "grep -q hook gamma/main.py", patches = ["gamma/hook-main.patch"] }]
 """
 WAITS = """
-proves = [{ run = '''echo $$ >> "$STACK_ROOT/pids"; until test -e "$STACK_ROOT/go"; do sleep 0.05; done; \
-grep -q limit, gamma/main.py''', patches = ["gamma/fix-limit.patch"] }]
+proves = [{{ run = '''echo $$ >> "{root}/pids"; until test -e "{root}/go"; do sleep 0.05; done; \
+grep -q limit, gamma/main.py''', patches = ["gamma/fix-limit.patch"] }}]
 """
 
 
@@ -58,5 +62,27 @@ def proved(world: World, stack: Stack) -> Proved:
     """The stack of two series, each with a proof."""
     made = Proved(world, stack)
     made.write("one", QUICK)
-    made.write("two", WAITS)
+    made.write("two", WAITS.format(root=world.root))  # a job on another machine has another STACK_ROOT
     return made
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    """How each job of a document ended."""
+    return {job["name"]: job["state"] for job in document["jobs"]}
+
+
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

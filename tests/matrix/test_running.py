@@ -4,10 +4,7 @@
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,28 +13,7 @@ from stack.matrix.job import Job, Kind, Needs
 
 from ..carry.world import World
 from ..cli.conftest import Stack
-from .conftest import Proved
-
-PROOFS = ("matrix", "run", "--only", "proofs", "--json")
-
-
-def states(document: dict[str, Any]) -> dict[str, str]:
-    return {job["name"]: job["state"] for job in document["jobs"]}
-
-
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+from .conftest import PROOFS, Proved, alive, states, until
 
 
 def test_jobs_run_and_are_kept(proved: Proved) -> None:

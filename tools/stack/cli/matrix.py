@@ -13,7 +13,7 @@ from stack.cli.common import Options, json_option, print_json, print_table, prog
 from stack.cli.completing import complete_series
 from stack.cli.sentences import say, tell
 from stack.matrix import formats, kept, listing
-from stack.matrix.ended import Ended, State, log_of
+from stack.matrix.ended import Ended, Engine, State, log_of
 from stack.matrix.formats import Where
 from stack.matrix.job import MOST, Job, Kind
 from stack.model import lanes
@@ -201,19 +201,42 @@ def _row(job: Job) -> tuple[str, str, str, str]:
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="With --local: how many at once. Default: one per processor."
 )
+@click.option("--ray", "address", metavar="ADDRESS", help="Run them on the Ray cluster at this address, HOST:PORT.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --ray: repeat a job whose machine died up to N times elsewhere. Default: 2.",
+)
 @click.option("--again", is_flag=True, help="Run every job; ignore kept results.")
 @json_option
 @click.pass_context
-def run(context: click.Context, /, local: bool, jobs: int | None, again: bool, as_json: bool, **choice: Any) -> None:
+def run(
+    context: click.Context,
+    /,
+    local: bool,
+    jobs: int | None,
+    address: str | None,
+    retries: int | None,
+    again: bool,
+    as_json: bool,
+    **choice: Any,
+) -> None:
     """Run the jobs, and keep the result of each one that passes.
 
     A second run with the same inputs repeats only jobs that have not passed. So after a kill the next run goes on. A job's log is
-    .stack/matrix/logs/JOB.log. Jobs for hardware that this machine does not have are not run. Exit code 1 if a job failed.
+    .stack/matrix/logs/JOB.log. Jobs for hardware that no machine has are not run. Exit code 1 if a job failed.
+
+    On a Ray cluster, every machine needs the same version of this tool. The files of the stack are sent there; logs, verdicts, wheels and
+    images are brought back. A label such as sm121 is a resource of a machine: ray start --resources '{"sm121": 1}'.
     """
     from stack.matrix import local as here  # noqa: PLC0415
-    from stack.matrix import running  # noqa: PLC0415
+    from stack.matrix import on_ray, running  # noqa: PLC0415
 
-    del local  # the default
+    if address is not None and (local or jobs is not None):
+        raise click.UsageError("--local and --jobs do not go with --ray")
+    if address is None and retries is not None:
+        raise click.UsageError("--retries goes with --ray")
     options: Options = context.obj
     stacks, listed = _listed(options, choice)
     root = stacks[None].root
@@ -223,7 +246,10 @@ def run(context: click.Context, /, local: bool, jobs: int | None, again: bool, a
         running.alone(root, lambda: tell("waiting for another `stack matrix run` of this stack")) as held,
         progress() as told,
     ):
-        engine = here.Local(root, home, here.here(jobs), held)
+        engine: Engine = here.Local(root, home, here.here(jobs), held)
+        if address is not None:
+            its_cache = str(options.cache) if options.cache is not None else None
+            engine = on_ray.Ray(root, address, its_cache, on_ray.RETRIES if retries is None else retries)
         for end in running.Run(stacks, home, again, told).jobs(listed.jobs, engine):
             ends.append(end)
     if as_json:

@@ -152,8 +152,8 @@ class Local:
 
 
 def command(root: Path, cache: Path, job: Job) -> list[str]:
-    """Return the command line of a job's process, which ends with this process, however that ends."""
-    watchdog = [sys.executable, "-I", die_with_parent.__file__, str(os.getpid())]
+    """Return the command line of a job's process, which ends with the one that starts it, however that ends."""
+    watchdog = [sys.executable, "-I", die_with_parent.__file__, "-"]
     return [*watchdog, sys.executable, "-m", "stack", "--root", str(root), "--cache", str(cache), *job.arguments]
 
 
