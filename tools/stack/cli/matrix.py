@@ -12,7 +12,7 @@ from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, progress
 from stack.cli.completing import complete_series
 from stack.cli.sentences import say, tell
-from stack.matrix import formats, kept, listing
+from stack.matrix import ci, formats, kept, listing
 from stack.matrix.ended import Ended, Engine, State, log_of
 from stack.matrix.formats import Where
 from stack.matrix.job import MOST, Job, Kind
@@ -144,7 +144,7 @@ def command(
     if github:
         click.echo(formats.github(jobs, runner or (RUNNER,)))
     elif gitlab:
-        click.echo(formats.gitlab(jobs, image, gates), nl=False)
+        click.echo(formats.gitlab(jobs, image, gates, ci.place(options.find_root())[1]), nl=False)
     elif as_json:
         print_json(
             {
@@ -263,6 +263,57 @@ def run(
     else:
         _print_ends(root, ends)
     context.exit(1 if any(end.bad for end in ends) else 0)
+
+
+@command.command(short_help="Write a file with which a CI runs the jobs.")
+@_choice_options
+@click.option("--github", "forge", flag_value="github", default="github", help="A reusable workflow of GitHub (default).")
+@click.option("--gitlab", "forge", flag_value="gitlab", help="A template of GitLab.")
+@click.option(
+    "--runner",
+    multiple=True,
+    metavar="LABEL",
+    help=f"With --github: a label of the runner for jobs that need no hardware; repeatable. Default: {RUNNER}.",
+)
+@click.option("--image", default=IMAGE, show_default=True, help="With --gitlab: the container for jobs that need no hardware.")
+@click.option(
+    "--gate",
+    "gates",
+    multiple=True,
+    metavar="NAME",
+    help="A gate of validation/gates.toml that the collected verdicts have to pass; repeatable.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it differs.")
+@json_option
+@click.pass_obj
+def init(
+    options: Options,
+    /,
+    forge: str,
+    runner: tuple[str, ...],
+    image: str,
+    gates: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    **choice: Any,
+) -> None:
+    """Write the file with which a CI runs the jobs, one machine for each.
+
+    It runs nothing on hardware of your own for a pull request: a stranger's code would run there. At the end, `stack verdict require`
+    judges the verdicts by each --gate. Commit the file, and call it from a workflow of yours.
+    """
+    _, listed = _listed(options, choice)
+    if listed.grouped and not as_json:
+        tell(_grouped(listed))
+    plan = ci.Plan(_choice(choice), runner or (RUNNER,), image, gates)
+    written = ci.write(options.find_root(), ci.Forge(forge), plan, force=force)
+    if as_json:
+        print_json({"path": str(written.path), "changed": written.changed})
+    elif written.changed:
+        say(f"wrote {written.path}")
+        say("next: commit it, and call it as its first lines show")
+    else:
+        say(f"{written.path} is up to date")
 
 
 def _ended_json(root: Path, end: Ended) -> dict[str, object]:

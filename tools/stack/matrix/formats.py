@@ -75,19 +75,20 @@ def github(jobs: Sequence[Job], runner: Sequence[str]) -> str:
     return json.dumps({"include": include}, separators=(",", ":"))
 
 
-def gitlab(jobs: Sequence[Job], image: str, gates: Sequence[str]) -> str:
+def gitlab(jobs: Sequence[Job], image: str, gates: Sequence[str], folder: str = "") -> str:
     """Return the jobs as a child pipeline.
 
     Args:
         jobs: The jobs.
         image: The container image of jobs that need no hardware.
         gates: The gates by which the collected verdicts are judged at the end.
+        folder: The stack's folder in its repository, with a slash at its end; empty for the repository itself.
 
     """
     pipeline: dict[str, Any] = {
         "stages": ["jobs", "verdict"],
-        "default": {"before_script": list(INSTALL)},
-        **{job.name: _gitlab_job(job, image) for job in jobs},
+        "default": {"before_script": [*INSTALL, *([f"cd './{folder}'"] if folder else [])]},
+        **{job.name: _gitlab_job(job, image, folder) for job in jobs},
     }
     judged = [job.name for job in jobs if job.kind in (Kind.KERNELS, Kind.SERVERS)]
     if gates and judged:
@@ -102,9 +103,9 @@ def gitlab(jobs: Sequence[Job], image: str, gates: Sequence[str]) -> str:
     return yaml.safe_dump(pipeline, sort_keys=False, width=1000)
 
 
-def _gitlab_job(job: Job, image: str) -> dict[str, Any]:
+def _gitlab_job(job: Job, image: str, folder: str) -> dict[str, Any]:
     made: dict[str, Any] = {"stage": "jobs", "script": [job.command]}
     made |= {"tags": list(job.needs.labels)} if job.needs.labels else {"image": image}
     if job.outputs:
-        made["artifacts"] = {"paths": list(job.outputs), "when": "always", "expire_in": _EXPIRES}
+        made["artifacts"] = {"paths": [f"{folder}{output}" for output in job.outputs], "when": "always", "expire_in": _EXPIRES}
     return made
