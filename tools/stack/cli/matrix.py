@@ -12,7 +12,7 @@ from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, progress
 from stack.cli.completing import complete_series
 from stack.cli.sentences import say, tell
-from stack.matrix import ci, formats, kept, listing
+from stack.matrix import ci, formats, kept, listing, sky
 from stack.matrix.ended import Ended, Engine, State, log_of
 from stack.matrix.formats import Where
 from stack.matrix.job import MOST, Job, Kind
@@ -270,6 +270,12 @@ def run(
 @click.option("--github", "forge", flag_value="github", default="github", help="A reusable workflow of GitHub (default).")
 @click.option("--gitlab", "forge", flag_value="gitlab", help="A template of GitLab.")
 @click.option(
+    "--sky",
+    "gpu",
+    metavar="GPU",
+    help="A task of SkyPilot that runs the archive of `stack validate pack --gpu GPU` on a rented one: sm90.",
+)
+@click.option(
     "--runner",
     multiple=True,
     metavar="LABEL",
@@ -290,6 +296,7 @@ def init(
     options: Options,
     /,
     forge: str,
+    gpu: str | None,
     runner: tuple[str, ...],
     image: str,
     gates: tuple[str, ...],
@@ -302,18 +309,26 @@ def init(
     It runs nothing on hardware of your own for a pull request: a stranger's code would run there. At the end, `stack verdict require`
     judges the verdicts by each --gate. Commit the file, and call it from a workflow of yours.
     """
+    if gpu is not None:
+        path, changed = sky.write(options.find_root(), gpu, force=force)
+        _print_written(path, changed, "run the commands in its first lines", as_json=as_json)
+        return
     _, listed = _listed(options, choice)
     if listed.grouped and not as_json:
         tell(_grouped(listed))
     plan = ci.Plan(_choice(choice), runner or (RUNNER,), image, gates)
     written = ci.write(options.find_root(), ci.Forge(forge), plan, force=force)
+    _print_written(written.path, written.changed, "commit it, and call it as its first lines show", as_json=as_json)
+
+
+def _print_written(path: Path, changed: bool, then: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"path": str(written.path), "changed": written.changed})
-    elif written.changed:
-        say(f"wrote {written.path}")
-        say("next: commit it, and call it as its first lines show")
+        print_json({"path": str(path), "changed": changed})
+    elif changed:
+        say(f"wrote {path}")
+        say(f"next: {then}")
     else:
-        say(f"{written.path} is up to date")
+        say(f"{path} is up to date")
 
 
 def _ended_json(root: Path, end: Ended) -> dict[str, object]:
