@@ -165,3 +165,11 @@ def test_a_grouped_list_says_so(provable: World) -> None:
     assert listed.grouped == 2
     assert listed.jobs[0].arguments == ("prove", "s0", "s1")
     assert listed.jobs[-1].name == "proofs-25@5"
+
+
+def test_series_are_grouped_on_request(proved: Proved, stack: Stack) -> None:
+    done = stack("matrix", "--json", "--only", "proofs", "--group", "2")
+    assert json.loads(done.out)["grouped"] == 2
+    assert [job["command"] for job in json.loads(done.out)["jobs"]] == ["stack prove one two"]
+    assert done.err == ""
+    assert names(stack, "--only", "proofs", "--group", "9") == ["proofs-1"]

@@ -62,6 +62,14 @@ _CHOICE = (
         metavar="FILE",
         help="The interpreter on machines with a GPU for which the stack's wheels are installed.",
     ),
+    click.option(
+        "--group",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Prove N series in one job: each job starts a machine.",
+    ),
 )
 
 
@@ -80,6 +88,7 @@ def _choice(given: dict[str, Any]) -> listing.Choice:
         given["platforms"],
         given["hardware"],
         given["python"],
+        given["group"],
     )
 
 
@@ -139,7 +148,7 @@ def command(
     options: Options = context.obj
     _, listed = _listed(options, choice)
     jobs = formats.at(listed.jobs, Where(where))
-    if listed.grouped and not as_json:
+    if (listed.grouped or 1) > choice["group"] and not as_json:
         tell(_grouped(listed))
     if github:
         click.echo(formats.github(jobs, runner or (RUNNER,)))
@@ -175,7 +184,7 @@ def _listed(options: Options, choice: dict[str, Any]) -> "tuple[dict[str | None,
 
 
 def _grouped(listed: listing.Listed) -> str:
-    return f"a job proves up to {listed.grouped} series: one for each series would be more than {MOST} jobs"
+    return f"a job proves up to {listed.grouped} series, since a list has at most {MOST} jobs"
 
 
 def _print_jobs(jobs: tuple[Job, ...], listed: listing.Listed) -> None:
@@ -314,7 +323,7 @@ def init(
         _print_written(path, changed, "run the commands in its first lines", as_json=as_json)
         return
     _, listed = _listed(options, choice)
-    if listed.grouped and not as_json:
+    if (listed.grouped or 1) > choice["group"] and not as_json:
         tell(_grouped(listed))
     plan = ci.Plan(_choice(choice), runner or (RUNNER,), image, gates)
     written = ci.write(options.find_root(), ci.Forge(forge), plan, force=force)

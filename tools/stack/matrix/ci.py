@@ -137,6 +137,7 @@ def _arguments(choice: Choice) -> str:
         ("--series", choice.series),
         ("--platform", choice.platforms),
         ("--hardware", choice.hardware),
+        ("--group", [str(choice.group)] if choice.group > 1 else []),
         ("--python", [choice.python] if choice.python != Choice().python else []),
     ]
     words = [word for option, values in named for value in values for word in (option, value)]

@@ -34,7 +34,8 @@ class Choice:
     """The jobs that the user wants. Empty `only`, `lanes` and `series` choose all.
 
     `platforms` are those of wheels and images; empty: one job for all. `hardware` are labels of machines; empty: those of the gates.
-    `python` is the interpreter, on machines with a GPU, for which the stack's wheels are installed.
+    `python` is the interpreter, on machines with a GPU, for which the stack's wheels are installed. `group`: the least number of
+    series that one job proves.
     """
 
     only: tuple[Kind, ...] = ()
@@ -43,6 +44,7 @@ class Choice:
     platforms: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
     python: str = "python3"
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def jobs(stacks: Mapping[str | None, Stack], choice: Choice, most: int = MOST) -
     kinds = choice.only or tuple(Kind)
     proofs = {lane: _provable(stack, choice) for lane, stack in chosen.items()} if Kind.PROOFS in kinds else {}
     others = [job for kind in kinds if kind is not Kind.PROOFS for job in _of_kind(kind, chosen, choice)]
-    size = _group_size([len(names) for names in proofs.values()], most - len(others))
+    size = _group_size([len(names) for names in proofs.values()], most - len(others), choice.group)
     made = (*(job for lane, names in proofs.items() for job in _proofs(lane, names, size)), *others)
     if len(made) > most:
         raise StackError(
@@ -125,10 +127,12 @@ def _has_proof(series: Series) -> bool:
     return bool(series.commands) or any(re.search(r"(^|/)test_[^/]*\.py$", path) for path in series.proves)
 
 
-def _group_size(counts: Sequence[int], room: int) -> int:
+def _group_size(counts: Sequence[int], room: int, least: int) -> int:
     """Return the smallest number of series per job with which all proofs fit; that of the largest lane if nothing fits."""
     largest = max([1, *counts])
-    return next((size for size in range(1, largest) if sum(-(-count // size) for count in counts) <= room), largest)
+    return next(
+        (size for size in range(min(least, largest), largest) if sum(-(-count // size) for count in counts) <= room), largest
+    )
 
 
 def _proofs(lane: str | None, names: Sequence[str], size: int) -> Iterator[Job]:
