@@ -54,6 +54,7 @@ _CONTENTS = {
         "report",
         "lanes",
         "watch",
+        "matrix",
         "export",
     ),
     "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "doctor", "exit-codes", "environment", "plug-ins"),
