@@ -55,6 +55,7 @@ _CONTENTS = {
         "lanes",
         "guards",
         "watch",
+        "matrix",
         "export",
     ),
     "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "doctor", "exit-codes", "environment", "plug-ins"),
