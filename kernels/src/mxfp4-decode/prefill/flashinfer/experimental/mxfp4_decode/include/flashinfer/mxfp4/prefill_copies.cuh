@@ -20,6 +20,7 @@
 // of a tile at a time, through a ring in shared memory. See prefill_products.cuh.
 
 #include "flashinfer/mxfp4/prefill_plan.cuh"
+#include "flashinfer/mxfp4/prefill_weights.cuh"
 #include "flashinfer/mxfp4/warpgroup.cuh"
 
 namespace flashinfer {
@@ -106,10 +107,6 @@ struct ProductShared {
   __device__ __forceinline__ uint8_t* slot(int number) const { return slots + number * kSlotBytes; }
 };
 
-inline __host__ __device__ int padded_rows(int count) {
-  return (count + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
-}
-
 /// The warpgroup that copies. `warp` is one of its own.
 template <bool kUp>
 __device__ __forceinline__ void copy_tiles(MoePrefill const& moe, ProductMatrix const& matrix,
@@ -175,6 +172,22 @@ __device__ __forceinline__ void copy_tiles(MoePrefill const& moe, ProductMatrix 
       place.advance();
     }
   }
+}
+
+/// What a lane has of a plane: `unit` is its warp's in the slot.
+__device__ __forceinline__ StoredWeights load_weights(uint8_t const* slot, int unit, int lane,
+                                                      int plane) {
+  uint8_t const* const codes = slot + kSlotEntries + unit * kWarpCodes + lane * 8;
+  uint8_t const* const scales = slot + kSlotEntries + kSlotCodes + unit * kWarpScales +
+                                lane / 4 * 4 + plane % 2 * 2 + lane % 4 / 2;
+  StoredWeights stored;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    stored.codes[half] = *reinterpret_cast<uint2 const*>(codes + half * (kWarpCodes / 2));
+    stored.scale[half] = scales[half * (kWarpScales / 2)];
+  }
+  stored.large = ballot(((stored.scale[0] | stored.scale[1]) & kLargeScale) != 0) != 0;
+  return stored;
 }
 
 }  // namespace mxfp4

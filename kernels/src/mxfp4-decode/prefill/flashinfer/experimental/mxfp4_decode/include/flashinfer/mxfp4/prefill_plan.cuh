@@ -18,23 +18,13 @@
 
 // What surrounds both products of a mixture of experts with many tokens: entries are sorted by
 // expert, tokens copied to their entries, and a token's results summed.
-//
-// An entry is one choice of one token. Its row is its place among all entries, sorted by expert;
-// each expert begins at a multiple of eight rows. Rows lie in planes of 64 columns: first 64 columns
-// of all rows, then the next 64. Within a plane the columns are in the order in which the products
-// take them (see `column_at`), and the 16-byte parts of a row are permuted as
-// `describe_rows` has them.
 
-#include "flashinfer/mxfp4/matrix.cuh"
+#include "flashinfer/mxfp4/prefill_planes.cuh"
 #include "flashinfer/mxfp4/primitives.cuh"
 
 namespace flashinfer {
 namespace mxfp4 {
 
-constexpr int kPlaneColumns = 64;
-constexpr int kPlaneRowBytes = kPlaneColumns * 2;
-constexpr int kPlaneParts = kPlaneRowBytes / 16;
-constexpr int kRowsTogether = 8;      // rows of an expert are padded to these
 constexpr int kNarrowRows = 64;       // entries of one expert that a tile may have: few
 constexpr int kMostTileRows = 128;    // and many
 constexpr int kPlanThreads = 1024;
@@ -73,12 +63,10 @@ struct MoePrefill {
   __host__ __device__ int entries() const { return tokens * choices; }
 };
 
-inline __host__ __device__ int planes_of(int columns) { return divide_up(columns, kPlaneColumns); }
-
 /// Rows that entries may take.
 inline int most_rows(int entries, int experts) {
   int const padded = entries < experts ? entries : experts;
-  return divide_up(entries + padded * (kRowsTogether - 1), kRowsTogether) * kRowsTogether;
+  return padded_rows(entries + padded * (kRowsTogether - 1));
 }
 
 /// From how many entries on, on average, an expert's tiles are wide.
@@ -89,19 +77,6 @@ inline int tile_rows_for(int entries, int experts) {
 }
 
 inline int most_tiles(int entries, int experts) { return entries / kNarrowRows + experts; }
-
-/// The column of 64 at place `place` of part `part` of a plane's row. A lane of the products loads
-/// 16 neighbouring codes, columns 16 t to 16 t + 15 for lane t of four. A word of them has eight
-/// codes; code i and code i + 4 of a word become neighbours in a register.
-inline __host__ __device__ int column_at(int part, int place) {
-  int const step = part / 2;  // of 16 columns
-  return place / 2 * 16 + step / 2 * 8 + step % 2 * 2 + part % 2 + place % 2 * 4;
-}
-
-/// Where part `part` of a row lies, in bytes.
-inline __host__ __device__ int64_t part_offset(int64_t rows, int plane, int row, int part) {
-  return (plane * rows + row) * kPlaneRowBytes + (part ^ row % kRowsTogether) * 16;
-}
 
 __device__ __forceinline__ int prefill_expert(MoePrefill const& moe, int entry) {
   int expert = moe.ids[entry];
@@ -139,7 +114,7 @@ __global__ void __launch_bounds__(kPlanThreads, 1) mxfp4_prefill_plan_kernel(Moe
     for (int begin = 0; begin < moe.experts; begin += kWarp) {
       int const expert = begin + thread;
       int const count = expert < moe.experts ? counts[expert] : 0;
-      int const its_rows = divide_up(count, kRowsTogether) * kRowsTogether;
+      int const its_rows = padded_rows(count);
       int const its_tiles = divide_up(count, moe.tile_rows);
       int const rows_here = sum_below(its_rows, thread);
       int const tiles_here = sum_below(its_tiles, thread);
@@ -162,7 +137,7 @@ __global__ void __launch_bounds__(kPlanThreads, 1) mxfp4_prefill_plan_kernel(Moe
     int const count = counts[expert];
     int const tiles = divide_up(count, moe.tile_rows);
     if (tiles == 0) continue;
-    int const each = divide_up(divide_up(count, tiles), kRowsTogether) * kRowsTogether;
+    int const each = padded_rows(divide_up(count, tiles));
     for (int tile = 0; tile < tiles; ++tile) {
       int const left = count - tile * each;
       moe.tiles[first_tiles[expert] + tile] =

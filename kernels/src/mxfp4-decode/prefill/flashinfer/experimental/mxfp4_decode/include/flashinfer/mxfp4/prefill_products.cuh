@@ -26,7 +26,7 @@
 // results of a lane are neighbours.
 
 
-#include "flashinfer/mxfp4/prefill_weights.cuh"
+#include "flashinfer/mxfp4/prefill_copies.cuh"
 
 namespace flashinfer {
 namespace mxfp4 {

@@ -20,7 +20,7 @@
 // neighbouring codes of a row; since the columns of entries are permuted alike (`column_at`), no code
 // has to go to another lane.
 
-#include "flashinfer/mxfp4/prefill_copies.cuh"
+#include "flashinfer/mxfp4/primitives.cuh"
 
 namespace flashinfer {
 namespace mxfp4 {
@@ -51,21 +51,6 @@ __device__ __forceinline__ uint32_t power_pair(uint32_t exponent) { return expon
 
 /// E8M0 scales from here on are multiplied in steps, this one apart.
 constexpr uint32_t kLargeScale = 128;
-
-__device__ __forceinline__ StoredWeights load_weights(uint8_t const* slot, int unit, int lane,
-                                                      int plane) {
-  uint8_t const* const codes = slot + kSlotEntries + unit * kWarpCodes + lane * 8;
-  uint8_t const* const scales = slot + kSlotEntries + kSlotCodes + unit * kWarpScales +
-                                lane / 4 * 4 + plane % 2 * 2 + lane % 4 / 2;
-  StoredWeights stored;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    stored.codes[half] = *reinterpret_cast<uint2 const*>(codes + half * (kWarpCodes / 2));
-    stored.scale[half] = scales[half * (kWarpScales / 2)];
-  }
-  stored.large = ballot(((stored.scale[0] | stored.scale[1]) & kLargeScale) != 0) != 0;
-  return stored;
-}
 
 /// Multiplies by 2^kLargeScale what has such a scale.
 __device__ __forceinline__ void enlarge(Weights& weights, StoredWeights const& stored) {
