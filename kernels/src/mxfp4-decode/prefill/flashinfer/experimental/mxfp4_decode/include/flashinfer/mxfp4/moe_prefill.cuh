@@ -68,7 +68,7 @@ inline cudaError_t launch_product(MoePrefill const& moe, ProductMatrix const& ma
                                   uint16_t const* entries, cudaStream_t stream,
                                   Processor const& processor) {
   auto const kernel = moe.tile_rows == kNarrowRows
-                          ? mxfp4_prefill_product_kernel<kUp, 16, 32, 48, 64>
+                          ? mxfp4_prefill_product_kernel<kUp, 16, 32, 64>
                           : mxfp4_prefill_product_kernel<kUp, 64, 80, 96, 128>;
   return launch(kernel, dim3(processor.count), kProductThreads + kCopyThreads, kProductShared,
                 stream, false, moe, matrix, entries);

@@ -31,6 +31,14 @@
 namespace flashinfer {
 namespace mxfp4 {
 
+/// Up to so many entries leave registers for the weights of two planes.
+constexpr int kFewColumns = 32;
+
+/// Weights of a plane of both blocks.
+struct PlaneWeights {
+  Weights words[kBlocks][2];
+};
+
 /// One of the warps that multiply, and its place in the ring.
 struct ProductWarp {
   ProductShared const& shared;
@@ -53,6 +61,56 @@ struct ProductWarp {
     multiply<kColumns>(sums, weights.a[0], rows, 1);
     multiply<kColumns>(sums, weights.a[1], rows + 2, 1);
     commit_products();
+  }
+
+  __device__ __forceinline__ void convert_plane(PlaneWeights& weights, int plane) const {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      StoredWeights const stored = load_weights(slot(), block * kProductWarps + warp, lane, plane);
+      convert<0>(weights.words[block][0], stored);
+      convert<1>(weights.words[block][1], stored);
+    }
+  }
+
+  /// Multiplies a plane while the weights of the next are converted; returns whether it was the last.
+  template <int kColumns>
+  __device__ __forceinline__ bool multiply_plane(float (&sums)[kBlocks][kColumns / 2],
+                                                 PlaneWeights const& now, PlaneWeights& next,
+                                                 int plane, int planes) {
+    int const before = place.slot;
+    uint64_t const rows = describe_rows(slot());
+    begin_products();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+        multiply<kColumns>(sums[block], now.words[block][step / 2].a[step % 2], rows + 2 * step, 1);
+      }
+    }
+    commit_products();
+    place.advance();
+    bool const last = plane + 1 == planes;
+    if (!last) {
+      wait_full();
+      convert_plane(next, plane + 1);
+    }
+    wait_products<0>();
+    release(before);
+    return last;
+  }
+
+  /// Multiplies both blocks, with a wait for each plane instead of four.
+  template <int kColumns>
+  __device__ __forceinline__ void multiply_few(float (&sums)[kBlocks][kColumns / 2],
+                                                       int planes) {
+    PlaneWeights even, odd;
+    wait_full();
+    convert_plane(even, 0);
+#pragma unroll 1
+    for (int plane = 0;; plane += 2) {
+      if (multiply_plane<kColumns>(sums, even, odd, plane, planes)) break;
+      if (multiply_plane<kColumns>(sums, odd, even, plane + 1, planes)) break;
+    }
   }
 
   /// Multiplies both blocks, or the first one: while the tensor cores have 32 columns, the weights of
@@ -165,7 +223,11 @@ __device__ __forceinline__ void product_tile(MoePrefill const& moe, ProductMatri
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sums[block][i] = 0.0f;
   }
-  product.multiply_tile<kColumns>(sums, planes_of(matrix.columns), both);
+  if constexpr (kColumns <= kFewColumns) {
+    product.multiply_few<kColumns>(sums, planes_of(matrix.columns));
+  } else {
+    product.multiply_tile<kColumns>(sums, planes_of(matrix.columns), both);
+  }
   // From here on: what depends on these would take registers during the multiplications.
   int const warp = product.warp;
   int const lane = keep_number(product.lane);
