@@ -174,7 +174,7 @@ __device__ __forceinline__ void copy_tiles(MoePrefill const& moe, ProductMatrix 
   }
 }
 
-/// What a lane has of a plane: `unit` is its warp's in the slot.
+/// Loads a lane's part of a plane; `unit` is the place of its warp's rows in the slot.
 __device__ __forceinline__ StoredWeights load_weights(uint8_t const* slot, int unit, int lane,
                                                       int plane) {
   uint8_t const* const codes = slot + kSlotEntries + unit * kWarpCodes + lane * 8;

@@ -16,8 +16,8 @@
 #ifndef FLASHINFER_MXFP4_PREFILL_PLAN_CUH_
 #define FLASHINFER_MXFP4_PREFILL_PLAN_CUH_
 
-// What surrounds both products of a mixture of experts with many tokens: entries are sorted by
-// expert, tokens copied to their entries, and a token's results summed.
+// The launches around both products of a mixture of experts with many tokens. They sort entries by
+// expert, copy tokens to their entries, and sum a token's results.
 
 #include "flashinfer/mxfp4/prefill_planes.cuh"
 #include "flashinfer/mxfp4/primitives.cuh"

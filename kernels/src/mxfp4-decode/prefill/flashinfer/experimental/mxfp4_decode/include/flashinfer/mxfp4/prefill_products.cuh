@@ -31,7 +31,7 @@
 namespace flashinfer {
 namespace mxfp4 {
 
-/// Up to so many entries leave registers for the weights of two planes.
+/// A tile with up to this many entries leaves registers for the weights of two planes.
 constexpr int kFewColumns = 32;
 
 /// Weights of a plane of both blocks.
@@ -160,7 +160,7 @@ __device__ __forceinline__ float prefill_swiglu(MoePrefill const& moe, float up,
   return (up + moe.beta) * __fdividef(gate, 1.0f + __expf(-moe.alpha * gate));
 }
 
-/// What both halves of a lane's rows add.
+/// The biases of a lane's two rows.
 struct Biases {
   float first = 0.0f, second = 0.0f;
 };

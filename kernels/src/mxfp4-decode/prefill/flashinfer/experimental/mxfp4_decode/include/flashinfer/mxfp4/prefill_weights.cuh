@@ -30,8 +30,8 @@ struct Weights {
   uint32_t a[2][4];
 };
 
-/// What a lane has of a plane and a block, as it is in memory: of both its rows 16 codes and their
-/// scale. A word of codes is of one `Weights`.
+/// A lane's part of a plane and a block, as it is in memory: 16 codes of each of its two rows and
+/// their scales. A word of codes makes one half of a row's `Weights`.
 struct StoredWeights {
   uint2 codes[2];
   uint32_t scale[2];

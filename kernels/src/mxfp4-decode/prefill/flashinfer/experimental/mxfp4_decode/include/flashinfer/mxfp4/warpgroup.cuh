@@ -145,13 +145,13 @@ __device__ __forceinline__ uint64_t describe_rows(void const* rows) {
          kPermuted128 << 62;
 }
 
-/// Gives registers of this warpgroup back, so that each thread keeps so many.
+/// Gives back registers of this warpgroup: each thread keeps kRegisters.
 template <int kRegisters>
 __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
 }
 
-/// Takes registers that others gave back, so that each thread has so many.
+/// Takes registers that others gave back: each thread then has kRegisters.
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
