@@ -50,7 +50,7 @@ def test_multiplications_run_beside_conversions(
             return {"refused": str(refused), "there": library.exists()}
         return {"refused": "", "there": library.read_bytes().startswith(b"\x7fELF")}
 
-    inputs = {"headers": repr(headers), "program": keeping.code(building.SOURCE, Path(building.__file__))}
+    inputs = {"kernels": repr(headers), "program": keeping.code(building.SOURCE, Path(building.__file__))}
     found = keep({**inputs, **keeping.cuda(tools)}, built)
     assert problem in str(found["refused"])
     assert found["there"] is (not problem)
