@@ -76,15 +76,16 @@ class Machine:
         self.copies.clear()
         self.library.emulated_begin(seed, shared_limit)
 
-    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind) -> ctypes.c_void_p:
+    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind, *, in_place: bool = False) -> ctypes.c_void_p:
         """Register an array that kernels may access, and return its address; the bytes of an output become 0xFF.
 
-        None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied.
+        None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied,
+        unless `in_place` says that they are too large.
         """
         if array is None:
             return ctypes.c_void_p(None)
         assert array.flags.c_contiguous, name
-        place = array.ctypes.data if kind is BufferKind.OUTPUT else self._alone(array)
+        place = array.ctypes.data if in_place or kind is BufferKind.OUTPUT else self._alone(array)
         address = ctypes.c_void_p(place)
         self.library.emulated_buffer(name.encode(), address, array.nbytes, kind)
         return address

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of the decode kernels over the whole documented range, small: each takes a second on a CPU."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import inf
+
+from stack.validation.numerics.dense_ranges import LinearOutliers, LinearScaled, LinearSpoiled
+from stack.validation.numerics.experts import Experts, Glu
+from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.ranges import Decided, Many, Outliers, Padded, Product, Scaled, Spoiled, Spoiler, Unknown
+
+REDUCED = "small sizes, at the ends of what the kernels promise"
+UNLIMITED = Glu(limit=inf)
+_SIZES = {"hidden": 736, "intermediate": 736}
+"""Columns whose last 128 are 96."""
+_SMALL = {"hidden": 192, "intermediate": 160}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsCase:
+    """A mixture of experts with its name. `chooses`: by the router's logits, otherwise by ids."""
+
+    name: str
+    problem: Experts
+    chooses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DenseCase:
+    """A dense layer with its name. `many_rows`: for the kernel that takes a single token and many rows."""
+
+    name: str
+    problem: Linear
+    many_rows: bool = False
+
+
+def experts() -> tuple[ExpertsCase, ...]:
+    """List the mixtures of experts."""
+    return tuple(chain(_scales(), _outliers(), _columns(), _spoiled(), _routes()))
+
+
+def _scales() -> Iterator[ExpertsCase]:
+    for tokens, top in ((1, 2), (5, 2)):
+        sizes = {"experts": 3, "top": top, "glu": UNLIMITED}
+        for product, bias, hidden, intermediate in ((Product.FIRST, True, 736, 96), (Product.SECOND, False, 96, 736)):
+            for high in (False, True):
+                layer = Scaled(tokens, **sizes, hidden=hidden, intermediate=intermediate, bias=bias, product=product, high=high)
+                yield ExpertsCase(f"scales={'highest' if high else 'all'}-{product}", layer)
+
+
+def _outliers() -> Iterator[ExpertsCase]:
+    for tokens in (1, 5):
+        yield ExpertsCase("outliers-beside", Outliers(tokens, experts=3, top=2, **_SMALL, glu=UNLIMITED))
+        yield ExpertsCase("outliers", Outliers(tokens, experts=3, top=2, **_SMALL, silent=False))
+
+
+def _columns() -> Iterator[ExpertsCase]:
+    one = Experts(1, experts=3, top=2)
+    for columns in (2880, 8192):
+        yield ExpertsCase(f"columns={columns}-first", replace(one, hidden=columns, intermediate=64))
+        yield ExpertsCase(f"columns={columns}-second", replace(one, hidden=64, intermediate=columns))
+    for tokens in (1, 5):
+        yield ExpertsCase("last-tile=96", Experts(tokens, experts=3, top=2, hidden=96, intermediate=96))
+        yield ExpertsCase("last-tile=736", Experts(tokens, experts=3, top=2, **_SIZES))
+    yield ExpertsCase("no-limit", Experts(5, experts=3, top=2, **_SMALL, glu=UNLIMITED))
+
+
+def _spoiled() -> Iterator[ExpertsCase]:
+    yield ExpertsCase("no-numbers", Spoiled(12, experts=24, top=2, **_SMALL))
+    for spoiler in Spoiler:
+        yield ExpertsCase(f"no-number={spoiler}", Spoiled(1, experts=3, top=2, **_SMALL, spoilers=(spoiler,)))
+
+
+def _routes() -> Iterator[ExpertsCase]:
+    for tokens in (1, 14):
+        layer = Decided(
+            tokens, experts=40, top=4, **_SMALL, elsewhere=1
+        )  # with a map ids are the experts' own: of equal ones the lowest
+        yield ExpertsCase("logits=200", layer, chooses=True)
+    yield ExpertsCase("padding", Padded(8, experts=8, top=4, **_SMALL), chooses=True)
+    for elsewhere in (0, 3):
+        yield ExpertsCase(
+            f"unknown-ids{'-with-a-map' if elsewhere else ''}", Unknown(10, experts=8, top=4, **_SMALL, elsewhere=elsewhere)
+        )
+    yield ExpertsCase("twice-the-same-expert", Experts(1, experts=4, top=4, **_SMALL, twice=True))
+    yield ExpertsCase("w13=2^32-bytes", Many(3, experts=65535, top=2, hidden=256, intermediate=288))
+
+
+def dense() -> tuple[DenseCase, ...]:
+    """List the dense layers."""
+    return tuple(chain(_few_rows(), _many_rows()))
+
+
+def _few_rows() -> Iterator[DenseCase]:
+    layer = {"tokens": 4, "inputs": 736, "outputs": 56, "weight": "mxfp4"}
+    for high in (False, True):
+        yield DenseCase(f"scales={'highest' if high else 'all'}", LinearScaled(**layer, high=high, bias=not high))
+    yield DenseCase("outliers", LinearOutliers(**layer))
+    yield DenseCase("no-numbers", LinearSpoiled(**layer))
+    yield DenseCase("columns=8192", Linear(1, 8192, 56, "mxfp4"))
+
+
+def _many_rows() -> Iterator[DenseCase]:
+    layer = {"tokens": 1, "inputs": 736, "outputs": 540, "weight": "mxfp4"}
+    for high in (False, True):
+        name = f"many-rows/scales={'highest' if high else 'all'}"
+        yield DenseCase(name, LinearScaled(**layer, high=high, bias=not high), many_rows=True)
+    yield DenseCase("many-rows/outliers-beside", LinearOutliers(**layer, fixed=True), many_rows=True)
+    yield DenseCase("many-rows/no-number=scale", LinearSpoiled(**layer), many_rows=True)
+    for columns in (2880, 8192):
+        yield DenseCase(f"many-rows/columns={columns}", Linear(1, columns, 540, "mxfp4"), many_rows=True)
