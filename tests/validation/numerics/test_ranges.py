@@ -48,7 +48,7 @@ def test_scales_reach_both_ends_of_the_documented_range_and_stay_in_it() -> None
         expert = layer.expert(0)
         weights = {Product.FIRST: expert.gate_up, Product.SECOND: expert.down}
         for blocks in weights.values():
-            assert -61 <= exponents(blocks).min() and exponents(blocks).max() <= 65
+            assert exponents(blocks).min() >= -61 and exponents(blocks).max() <= 65
         found[layer.product].append(exponents(weights[layer.product]).ravel())
     for each in found.values():
         every = np.unique(np.concatenate(each))

@@ -12,7 +12,7 @@ from stack.validation.numerics.fixed_point import BITS, BLOCK, fixed_point
 from stack.validation.numerics.formats import E8M0_BIAS, E8M0_NAN, Array, Single, bfloat16
 from stack.validation.numerics.judging import Rounded, Truth
 from stack.validation.numerics.linear import Linear, values
-from stack.validation.numerics.ranges import HIGHEST_SCALE, LOUD, SPREAD, loud, outliers, silenced, spread
+from stack.validation.numerics.ranges import HIGHEST_SCALE, LOUD, LOWEST_SCALE, SPREAD, loud, outliers, silenced, spread
 
 
 def plain(layer: Linear) -> Linear:
@@ -77,6 +77,40 @@ class LinearScaled(Linear):
         assert isinstance(weight, Blocks)
         more = self._draw(2 + rows.start).integers(0, SPREAD, weight.scales.shape, endpoint=True)
         return Blocks(MXFP4, weight.codes, (self._powers + more + E8M0_BIAS).astype(np.uint8))
+
+
+@dataclass(frozen=True)
+class LinearBeyond(Linear):
+    """Scales outside of the documented range: small ones add nothing that is seen, and large ones give infinities or NaN.
+
+    `large`: some rows have a large one, for kernels that multiply in bfloat16. In fixed point those are exact.
+    """
+
+    large: bool = True
+
+    def _rows(self, rows: slice) -> Blocks | Single:
+        weight = Linear._rows(self, rows)
+        assert isinstance(weight, Blocks)
+        scales = weight.scales.copy()
+        scales[:, 1::3] = E8M0_BIAS + LOWEST_SCALE - 1 - np.arange(scales[:, 1::3].size).reshape(scales[:, 1::3].shape) % 66
+        if self.large and rows.start == 0:
+            scales[_LARGE, 0] = E8M0_BIAS + HIGHEST_SCALE + 1 + np.arange(len(_LARGE))
+        return Blocks(MXFP4, weight.codes, scales)
+
+    def truth(self) -> Truth:
+        """Compute the output; rows with large scales are not finite."""
+        reference = Linear.truth(self).reference
+        if self.large:
+            reference[:, _LARGE] = np.nan
+        return Truth(reference, {"outputs shifted by one": np.roll(reference, 1, axis=1)})
+
+    def rounded(self, truth: Truth) -> Rounded:
+        """Compute the output of a kernel that rounds nothing but its output."""
+        return Rounded(bfloat16(truth.reference).astype(np.float64), {})
+
+
+_LARGE = np.array([2, 7, 11])
+"""Rows with a scale beyond the range."""
 
 
 @dataclass(frozen=True)

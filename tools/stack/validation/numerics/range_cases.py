@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 
-from stack.validation.numerics.dense_ranges import LinearOutliers, LinearScaled, LinearSpoiled
+from stack.validation.numerics.dense_ranges import LinearBeyond, LinearOutliers, LinearScaled, LinearSpoiled
 from stack.validation.numerics.experts import Experts, Glu
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Decided, Many, Outliers, Padded, Product, Scaled, Spoiled, Spoiler, Unknown
+from stack.validation.numerics.ranges import Beyond, Decided, Many, Outliers, Padded, Product, Scaled, Spoiled, Spoiler, Unknown
 
 REDUCED = "small sizes, at the ends of what the kernels promise"
 UNLIMITED = Glu(limit=inf)
@@ -48,6 +48,9 @@ def _scales() -> Iterator[ExpertsCase]:
             for high in (False, True):
                 layer = Scaled(tokens, **sizes, hidden=hidden, intermediate=intermediate, bias=bias, product=product, high=high)
                 yield ExpertsCase(f"scales={'highest' if high else 'all'}-{product}", layer)
+
+    for tokens in (1, 5):
+        yield ExpertsCase("scales=beyond", Beyond(tokens, experts=3, top=2, **_SMALL))
 
 
 def _outliers() -> Iterator[ExpertsCase]:
@@ -97,6 +100,7 @@ def _few_rows() -> Iterator[DenseCase]:
     layer = {"tokens": 4, "inputs": 736, "outputs": 56, "weight": "mxfp4"}
     for high in (False, True):
         yield DenseCase(f"scales={'highest' if high else 'all'}", LinearScaled(**layer, high=high, bias=not high))
+    yield DenseCase("scales=beyond", LinearBeyond(**layer))
     yield DenseCase("outliers", LinearOutliers(**layer))
     yield DenseCase("no-numbers", LinearSpoiled(**layer))
     yield DenseCase("columns=8192", Linear(1, 8192, 56, "mxfp4"))
@@ -107,6 +111,7 @@ def _many_rows() -> Iterator[DenseCase]:
     for high in (False, True):
         name = f"many-rows/scales={'highest' if high else 'all'}"
         yield DenseCase(name, LinearScaled(**layer, high=high, bias=not high), many_rows=True)
+    yield DenseCase("many-rows/scales=beyond", LinearBeyond(**layer, large=False), many_rows=True)
     yield DenseCase("many-rows/outliers-beside", LinearOutliers(**layer, fixed=True), many_rows=True)
     yield DenseCase("many-rows/no-number=scale", LinearSpoiled(**layer), many_rows=True)
     for columns in (2880, 8192):

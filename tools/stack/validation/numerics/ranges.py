@@ -199,6 +199,22 @@ def _scaled(blocks: Blocks, powers: npt.NDArray[np.intp], more: npt.NDArray[np.i
 
 
 @dataclass(frozen=True)
+class Beyond(Experts):
+    """Scales outside of the documented range. Small ones add nothing that is seen; gates with a large one reach the limit."""
+
+    def expert(self, number: int) -> Expert:
+        """Draw an expert; every third block has a small scale, and some gates one above all others."""
+        expert = Experts.expert(self, number)
+        first, second = expert.gate_up.scales.copy(), expert.down.scales.copy()
+        for scales in (first, second):
+            small = scales[:, 1::3]
+            small[:] = E8M0_BIAS + LOWEST_SCALE - 1 - np.arange(small.size).reshape(small.shape) % (E8M0_BIAS + LOWEST_SCALE)
+        first[0::8, 0] = E8M0_BIAS + HIGHEST_SCALE + 1 + np.arange(len(first[0::8])) % 20
+        gate_up, down = Blocks(MXFP4, expert.gate_up.codes, first), Blocks(MXFP4, expert.down.codes, second)
+        return Expert(gate_up, expert.gate_up_bias, down, expert.down_bias)
+
+
+@dataclass(frozen=True)
 class Decided(Experts):
     """Logits of 200 and -200, equal ones, and zeros of both signs."""
 
