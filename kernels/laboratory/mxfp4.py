@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from laboratory.emulated import SHARED_LIMIT, BufferKind, Machine, bfloat16_bits, from_bfloat16_bits
+from laboratory.emulated import SHARED_LIMIT, BufferKind, LaunchShape, Machine, bfloat16_bits, from_bfloat16_bits
 from stack.validation.numerics import EMULATED
 from stack.validation.numerics.agreement import Bits, Compared
 from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
@@ -25,7 +25,7 @@ from stack.validation.numerics.formats import Bytes, Single, bfloat16, decode_e8
 from stack.validation.numerics.kernels.decode import UNREAD_SCALE, tiled
 from stack.validation.numerics.kernels.emulated import PROCESSORS
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Many
+from stack.validation.numerics.routes import Many
 
 _UNKNOWN = 5
 """Number of logits beyond the experts that the map knows."""
@@ -177,6 +177,18 @@ def decoded(
     unknown = np.full((layer.tokens, _UNKNOWN), -np.inf, np.float32)
     logits = np.concatenate([layer.logits, unknown], axis=1) if layer.elsewhere else layer.logits[:, np.argsort(weights.places)]
     return from_bfloat16_bits(in_every_order(cpu, once, shared_limit))
+
+
+def launches(cpu: Machine, layer: Experts, processors: int, shared_bytes: int) -> tuple[LaunchShape, ...]:
+    """Return the sizes of both launches for a layer on a GPU with these limits. Nothing is run, so the layer may have any size."""
+    cpu.begin(shared_limit=shared_bytes)
+    cpu.record_only()
+    nowhere = (ctypes.c_void_p(None),) * 14
+    counts = (layer.experts, layer.experts, layer.tokens, layer.top, layer.experts)
+    sizes = (layer.hidden, layer.intermediate) * 2
+    limits = (ctypes.c_float(number) for number in astuple(layer.glu))
+    cpu.call("emulated_moe_decode", *nowhere, *counts, *sizes, *limits, processors, shared_bytes, 0)
+    return cpu.shapes
 
 
 def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, beyond: int = 0) -> Single:

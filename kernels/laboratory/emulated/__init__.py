@@ -35,6 +35,16 @@ class BufferKind(IntEnum):
     """Written by the kernels, empty before."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """The size of a launch."""
+
+    blocks: int
+    threads: int
+    shared: int
+    """Bytes of shared memory of a block."""
+
+
 class KernelFault(RuntimeError):
     """Raised when a kernel did something forbidden: names the kernel, block, thread, fault, and source line."""
 
@@ -66,6 +76,7 @@ class Machine:
         library.emulated_buffer.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         library.emulated_problem.restype = ctypes.c_char_p
         library.emulated_kernels.restype = ctypes.c_char_p
+        library.emulated_shapes.restype = ctypes.c_char_p
         library.emulated_shared.restype = ctypes.c_size_t
         library.emulated_unwritten.argtypes = [ctypes.c_char_p]
         library.emulated_unwritten.restype = ctypes.c_size_t
@@ -115,6 +126,16 @@ class Machine:
     def kernels(self) -> tuple[str, ...]:
         """The kernels that were launched since `begin`, in order, with their template arguments."""
         return tuple(self.library.emulated_kernels().decode().splitlines())
+
+    @property
+    def shapes(self) -> tuple[LaunchShape, ...]:
+        """The sizes of these launches."""
+        lines = self.library.emulated_shapes().decode().splitlines()
+        return tuple(LaunchShape(*map(int, line.split())) for line in lines)
+
+    def record_only(self) -> None:
+        """Record launches until `begin`, and run none of them: to learn their sizes at once."""
+        self.library.emulated_dry()
 
     @property
     def shared(self) -> int:

@@ -14,7 +14,9 @@ from stack.validation.numerics.experts import Experts
 from stack.validation.numerics.formats import bfloat16, decode_e8m0
 from stack.validation.numerics.judging import Truth, beside_ideal, judge, measure
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Decided, Many, Outliers, Padded, Product, Scaled, Spoiled, Unknown
+from stack.validation.numerics.ranges import Outliers, Product, Scaled
+from stack.validation.numerics.routes import Decided, Many, Padded, Unknown
+from stack.validation.numerics.spoiled import Spoiled
 
 CASES = [*range_cases.experts(), *range_cases.dense()]
 QUICK = [case for case in CASES if "8192" not in case.name]

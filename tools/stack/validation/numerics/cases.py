@@ -19,7 +19,7 @@ from stack.validation.numerics.experts import OSS, Experts, Glu
 from stack.validation.numerics.grouped import Grouped
 from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Many
+from stack.validation.numerics.routes import Many
 from stack.validation.numerics.sanitizing import Sanitized
 
 SUITE = "kernels"

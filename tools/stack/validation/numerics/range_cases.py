@@ -9,7 +9,9 @@ from math import inf
 from stack.validation.numerics.dense_ranges import LinearBeyond, LinearOutliers, LinearScaled, LinearSpoiled
 from stack.validation.numerics.experts import Experts, Glu
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Beyond, Decided, Many, Outliers, Padded, Product, Scaled, Spoiled, Spoiler, Unknown
+from stack.validation.numerics.ranges import Beyond, Outliers, Product, Scaled
+from stack.validation.numerics.routes import Decided, Many, Padded, Unknown
+from stack.validation.numerics.spoiled import Spoiled, Spoiler
 
 REDUCED = "small sizes, at the ends of what the kernels promise"
 UNLIMITED = Glu(limit=inf)

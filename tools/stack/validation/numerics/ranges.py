@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixtures of experts at the ends of what the decode kernels promise: scales, outliers, logits, NaN, ids, and very many experts."""
+"""Mixtures of experts whose numbers are at the ends of what the decode kernels promise: scales and outliers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stack.validation.numerics.blocks import MXFP4, Blocks
-from stack.validation.numerics.experts import Expert, Experts, Ids, Routed, swiglu
+from stack.validation.numerics.experts import Expert, Experts, swiglu
 from stack.validation.numerics.fixed_point import BITS, BLOCK, fixed_point
-from stack.validation.numerics.formats import E8M0_BIAS, E8M0_NAN, Array, Single, bfloat16
+from stack.validation.numerics.formats import E8M0_BIAS, Array, Single, bfloat16
 from stack.validation.numerics.judging import Rounded, Truth
 
 LOWEST_SCALE, HIGHEST_SCALE = -61, 65
@@ -212,141 +212,3 @@ class Beyond(Experts):
         first[0::8, 0] = E8M0_BIAS + HIGHEST_SCALE + 1 + np.arange(len(first[0::8])) % 20
         gate_up, down = Blocks(MXFP4, expert.gate_up.codes, first), Blocks(MXFP4, expert.down.codes, second)
         return Expert(gate_up, expert.gate_up_bias, down, expert.down_bias)
-
-
-@dataclass(frozen=True)
-class Decided(Experts):
-    """Logits of 200 and -200, equal ones, and zeros of both signs."""
-
-    @cached_property
-    def logits(self) -> Single:
-        """Router logits; a pattern for each token."""
-        normal = bfloat16(self._draw(-2).standard_normal((self.tokens, self.experts)))
-        signs = np.where(normal > 0, np.float32(200), np.float32(-200))
-        few = np.full_like(normal, -200)
-        few[:, self.experts // 2 : self.experts // 2 + self.top - 1] = 200
-        one = normal.copy()
-        one[:, -1] = 200
-        zeros = np.where(normal > 0, np.float32(0), np.float32(-0.0))
-        patterns = (signs, np.full_like(normal, 200), few, one, np.full_like(normal, -200), zeros, normal * 100)
-        return np.stack([bfloat16(patterns[(token + self.seed) % len(patterns)][token]) for token in range(self.tokens)])
-
-
-class Spoiler(StrEnum):
-    """A number that is none, and where it is."""
-
-    INPUT = "input"
-    INFINITE_INPUT = "infinite-input"
-    FIRST_SCALE = "first-scale"
-    SECOND_SCALE = "second-scale"
-
-
-@dataclass(frozen=True)
-class Spoiled(Experts):
-    """NaN and infinity. Each makes what it is a factor of NaN or infinite, and nothing else.
-
-    The first token that has it is number 0, the next number 1, in the order of `spoilers`. A scale is that of its token's first expert.
-    """
-
-    spoilers: tuple[Spoiler, ...] = tuple(Spoiler)
-
-    @cached_property
-    def _whole(self) -> Experts:
-        return plain(self)
-
-    @cached_property
-    def inputs(self) -> Single:
-        """Tokens, some with a NaN or an infinity."""
-        numbers = self._whole.inputs.copy()
-        for token, spoiler in enumerate(self.spoilers):
-            if spoiler in (Spoiler.INPUT, Spoiler.INFINITE_INPUT):
-                numbers[token, 9] = np.nan if spoiler is Spoiler.INPUT else -np.inf
-        return numbers
-
-    def expert(self, number: int) -> Expert:
-        """Draw an expert; a NaN is the scale of a row's last block."""
-        expert = Experts.expert(self, number)
-        first, second = expert.gate_up.scales.copy(), expert.down.scales.copy()
-        for token, spoiler in enumerate(self.spoilers):
-            if number == self._whole.route[0][token, 0]:
-                first[1, -1] = E8M0_NAN if spoiler is Spoiler.FIRST_SCALE else first[1, -1]
-                second[5, -1] = E8M0_NAN if spoiler is Spoiler.SECOND_SCALE else second[5, -1]
-        gate_up, down = Blocks(MXFP4, expert.gate_up.codes, first), Blocks(MXFP4, expert.down.codes, second)
-        return Expert(gate_up, expert.gate_up_bias, down, expert.down_bias)
-
-    def truth(self) -> Truth:
-        """Compute the output, NaN where it has to be, and outputs in which they are lost or spread."""
-        reference = np.where(self._spoiled(), np.nan, self._whole.truth().reference)
-        lost, everywhere = np.where(np.isnan(reference), 1.0, reference), np.full_like(reference, np.nan)
-        wrong = {"NaN lost": lost} | ({} if np.isnan(reference).all() else {"NaN everywhere": everywhere})
-        return Truth(reference, wrong)
-
-    def rounded(self, truth: Truth) -> Rounded:
-        """Compute the output of a kernel in the decode kernels' format."""
-        ideal = self._whole.rounded(truth).ideal
-        return Rounded(np.where(self._spoiled(), np.nan, ideal), {})
-
-    def _spoiled(self) -> npt.NDArray[np.bool_]:
-        found = np.zeros((self.tokens, self.hidden), np.bool_)
-        ids = self._whole.route[0]
-        for token, spoiler in enumerate(self.spoilers):
-            of_expert = (ids == ids[token, 0]).any(axis=1)
-            if spoiler in (Spoiler.INPUT, Spoiler.INFINITE_INPUT):
-                found[token] = True
-            elif spoiler is Spoiler.FIRST_SCALE:
-                found[of_expert] = True
-            else:
-                found[of_expert, 5] = True
-        return found
-
-
-@dataclass(frozen=True)
-class Unknown(Experts):
-    """Ids that no expert has: negative ones, the number of experts, the largest that a kernel can be given. They add nothing."""
-
-    @cached_property
-    def route(self) -> tuple[Ids, Single]:
-        """Experts, every token with one id that is unknown."""
-        ids, weights = (part.copy() for part in plain(self).route)
-        unknown = (-1, self.experts, -(2**31), 2**30, 2**31 - 1)
-        for token in range(self.tokens):
-            ids[token, token % self.top] = unknown[token % len(unknown)]
-        return ids, weights
-
-
-@dataclass(frozen=True)
-class Padded(Experts):
-    """Every third token is padding: its input is NaN, its logits are others', and its output is zero."""
-
-    @property
-    def padding(self) -> npt.NDArray[np.uint8]:
-        """Marks of the tokens: zero, or another byte for padding."""
-        tokens = np.arange(self.tokens)
-        return np.where(tokens % 3 == 1, 255 - tokens, 0).astype(np.uint8)
-
-    @cached_property
-    def inputs(self) -> Single:
-        """Tokens, with NaN for padding."""
-        numbers = bfloat16(self._draw(-1).standard_normal((self.tokens, self.hidden)))
-        return np.where(self.padding[:, None] != 0, np.float32(np.nan), numbers)
-
-    def routed(self) -> Iterator[Routed]:
-        """Yield every expert that has tokens which are not padding."""
-        for part in Experts.routed(self):
-            kept = self.padding[part.rows] == 0
-            if kept.any():
-                yield Routed(part.expert, part.rows[kept], part.weights[kept])
-
-
-@dataclass(frozen=True)
-class Many(Experts):
-    """So many experts that their weights have more than 2^32 bytes; only a few of them are ever read, so a sparse memory holds them."""
-
-    @cached_property
-    def logits(self) -> Single:
-        """Router logits that choose the first, the last and some between."""
-        logits = np.full((self.tokens, self.experts), -8, np.float32)
-        every = np.linspace(0, self.experts - 1, self.tokens * self.top).astype(np.intp)
-        for token in range(self.tokens):
-            logits[token, every[token :: self.tokens]] = bfloat16(self._draw(-2).standard_normal(self.top))
-        return logits

@@ -22,7 +22,7 @@ from stack.validation.numerics.judging import wrongly_padded
 from stack.validation.numerics.kernels import Kernel, cuda
 from stack.validation.numerics.kernels.environment import gpu, missing
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Padded
+from stack.validation.numerics.routes import Padded
 
 CAPABLE = ("sm80", "sm90", "sm100", "sm120", "sm121")
 MOST = 16

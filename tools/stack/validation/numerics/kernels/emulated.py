@@ -18,7 +18,7 @@ from stack.validation.numerics.blocks import Rounding
 from stack.validation.numerics.experts import Experts, Sizes
 from stack.validation.numerics.kernels import Kernel
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.ranges import Padded
+from stack.validation.numerics.routes import Padded
 
 PROCESSORS = 48
 """Multiprocessors of a GB10: the dense kernel chooses the shape of its blocks by their number."""
