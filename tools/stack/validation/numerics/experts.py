@@ -192,8 +192,9 @@ def _rounded(layer: Experts) -> Rounded:
                 bfloat16(activated).astype(np.float64),
             )
         )
-        for output, added in zip((ideal, *coarser), (share, bfloat16(share), coarse, between), strict=True):
-            output[part.rows] += added
+        added: tuple[Array, ...] = (share, _single(share), coarse, between)
+        for output, its in zip((ideal, *coarser), added, strict=True):
+            output[part.rows] += its
     by_share, by_product, by_activation = map(_single, coarser)
     # If a token has one expert, that share is the output, which every kernel rounds.
     shares = {"each expert's share rounded": by_share} if layer.top > 1 else {}

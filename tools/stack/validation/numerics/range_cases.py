@@ -5,19 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
+from typing import Any
 
 from stack.validation.numerics.dense_ranges import LinearBeyond, LinearOutliers, LinearScaled, LinearSpoiled
 from stack.validation.numerics.experts import Experts, Glu
 from stack.validation.numerics.linear import Linear
 from stack.validation.numerics.ranges import Beyond, Outliers, Product, Scaled
-from stack.validation.numerics.routes import Decided, Many, Padded, Unknown
+from stack.validation.numerics.routes import Decided, Many, Padded, Unknown, Weighted
 from stack.validation.numerics.spoiled import Spoiled, Spoiler
 
 REDUCED = "small sizes, at the ends of what the kernels promise"
 UNLIMITED = Glu(limit=inf)
-_SIZES = {"hidden": 736, "intermediate": 736}
+_SIZES: dict[str, Any] = {"hidden": 736, "intermediate": 736}
 """Columns whose last 128 are 96."""
-_SMALL = {"hidden": 192, "intermediate": 160}
+_SMALL: dict[str, Any] = {"hidden": 192, "intermediate": 160}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def experts() -> tuple[ExpertsCase, ...]:
 
 def _scales() -> Iterator[ExpertsCase]:
     for tokens, top in ((1, 2), (5, 2)):
-        sizes = {"experts": 3, "top": top, "glu": UNLIMITED}
+        sizes: dict[str, Any] = {"experts": 3, "top": top, "glu": UNLIMITED}
         for product, bias, hidden, intermediate in ((Product.FIRST, True, 736, 96), (Product.SECOND, False, 96, 736)):
             for high in (False, True):
                 layer = Scaled(tokens, **sizes, hidden=hidden, intermediate=intermediate, bias=bias, product=product, high=high)
@@ -69,6 +70,8 @@ def _columns() -> Iterator[ExpertsCase]:
     for tokens in (1, 5):
         yield ExpertsCase("last-tile=96", Experts(tokens, experts=3, top=2, hidden=96, intermediate=96))
         yield ExpertsCase("last-tile=736", Experts(tokens, experts=3, top=2, **_SIZES))
+    # A sigmoid so flat that gates far below zero count: only above zero have they a limit.
+    yield ExpertsCase("flat-activation", Experts(5, experts=3, top=2, **_SMALL, glu=Glu(alpha=0.25, limit=3.0)))
     yield ExpertsCase("no-limit", Experts(5, experts=3, top=2, **_SMALL, glu=UNLIMITED))
 
 
@@ -85,6 +88,11 @@ def _routes() -> Iterator[ExpertsCase]:
         )  # with a map ids are the experts' own: of equal ones the lowest
         yield ExpertsCase("logits=200", layer, chooses=True)
     yield ExpertsCase("padding", Padded(8, experts=8, top=4, **_SMALL), chooses=True)
+    # So many tokens that they come in parts where a block has 99 KB, and fewer warps than tokens.
+    padded = Padded(14, experts=3, hidden=2880, intermediate=32, top=2)
+    yield ExpertsCase("padding-in-parts", padded, chooses=True)
+    yield ExpertsCase("logits=3000", Many(2, experts=3000, top=4, hidden=64, intermediate=32), chooses=True)
+    yield ExpertsCase("weights-of-both-signs", Weighted(5, experts=8, top=4, **_SMALL))
     for elsewhere in (0, 3):
         yield ExpertsCase(
             f"unknown-ids{'-with-a-map' if elsewhere else ''}", Unknown(10, experts=8, top=4, **_SMALL, elsewhere=elsewhere)
@@ -99,7 +107,7 @@ def dense() -> tuple[DenseCase, ...]:
 
 
 def _few_rows() -> Iterator[DenseCase]:
-    layer = {"tokens": 4, "inputs": 736, "outputs": 56, "weight": "mxfp4"}
+    layer: dict[str, Any] = {"tokens": 4, "inputs": 736, "outputs": 56, "weight": "mxfp4"}
     for high in (False, True):
         yield DenseCase(f"scales={'highest' if high else 'all'}", LinearScaled(**layer, high=high, bias=not high))
     yield DenseCase("scales=beyond", LinearBeyond(**layer))
@@ -109,7 +117,7 @@ def _few_rows() -> Iterator[DenseCase]:
 
 
 def _many_rows() -> Iterator[DenseCase]:
-    layer = {"tokens": 1, "inputs": 736, "outputs": 540, "weight": "mxfp4"}
+    layer: dict[str, Any] = {"tokens": 1, "inputs": 736, "outputs": 540, "weight": "mxfp4"}
     for high in (False, True):
         name = f"many-rows/scales={'highest' if high else 'all'}"
         yield DenseCase(name, LinearScaled(**layer, high=high, bias=not high), many_rows=True)

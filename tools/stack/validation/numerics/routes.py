@@ -12,6 +12,9 @@ from stack.validation.numerics.experts import Experts, Ids, Routed
 from stack.validation.numerics.formats import Single, bfloat16
 from stack.validation.numerics.ranges import plain
 
+WEIGHTS = 10**6 + 1
+"""What is drawn for router weights: no number of an expert."""
+
 
 @dataclass(frozen=True)
 class Decided(Experts):
@@ -38,11 +41,22 @@ class Unknown(Experts):
     @cached_property
     def route(self) -> tuple[Ids, Single]:
         """Experts, every token with one id that is unknown."""
-        ids, weights = (part.copy() for part in plain(self).route)
+        ids, weights = plain(self).route[0].copy(), plain(self).route[1]
         unknown = (-1, self.experts, -(2**31), 2**30, 2**31 - 1)
         for token in range(self.tokens):
             ids[token, token % self.top] = unknown[token % len(unknown)]
         return ids, weights
+
+
+@dataclass(frozen=True)
+class Weighted(Experts):
+    """Router weights that no softmax gives: negative ones, some above 1, and their sum is another for each token."""
+
+    @cached_property
+    def route(self) -> tuple[Ids, Single]:
+        """Experts, and weights of both signs."""
+        ids, weights = plain(self).route
+        return ids, (3 * self._draw(WEIGHTS).standard_normal(weights.shape)).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stack.validation.numerics.blocks import MXFP4, Blocks
-from stack.validation.numerics.experts import Expert, Experts
+from stack.validation.numerics.experts import Expert, Experts, Ids
 from stack.validation.numerics.formats import E8M0_NAN, Single
 from stack.validation.numerics.judging import Rounded, Truth
 from stack.validation.numerics.ranges import plain
@@ -22,6 +22,7 @@ class Spoiler(StrEnum):
     INFINITE_INPUT = "infinite-input"
     FIRST_SCALE = "first-scale"
     SECOND_SCALE = "second-scale"
+    WEIGHT = "weight"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,13 @@ class Spoiled(Experts):
             if spoiler in (Spoiler.INPUT, Spoiler.INFINITE_INPUT):
                 numbers[token, 9] = np.nan if spoiler is Spoiler.INPUT else -np.inf
         return numbers
+
+    @cached_property
+    def route(self) -> tuple[Ids, Single]:
+        """Experts and router weights, one of which may be NaN."""
+        ids, weights = self._whole.route[0], self._whole.route[1].copy()
+        weights[[token for token, spoiler in enumerate(self.spoilers) if spoiler is Spoiler.WEIGHT], 0] = np.nan
+        return ids, weights
 
     def expert(self, number: int) -> Expert:
         """Draw an expert; a NaN is the scale of a row's last block."""
@@ -74,7 +82,7 @@ class Spoiled(Experts):
         ids = self._whole.route[0]
         for token, spoiler in enumerate(self.spoilers):
             of_expert = (ids == ids[token, 0]).any(axis=1)
-            if spoiler in (Spoiler.INPUT, Spoiler.INFINITE_INPUT):
+            if spoiler in (Spoiler.INPUT, Spoiler.INFINITE_INPUT, Spoiler.WEIGHT):
                 found[token] = True
             elif spoiler is Spoiler.FIRST_SCALE:
                 found[of_expert] = True
