@@ -15,7 +15,7 @@ from stack.validation.numerics.formats import bfloat16, decode_e8m0
 from stack.validation.numerics.judging import Truth, beside_ideal, judge, measure
 from stack.validation.numerics.linear import Linear
 from stack.validation.numerics.ranges import Outliers, Product, Scaled
-from stack.validation.numerics.routes import Decided, Many, Padded, Unknown
+from stack.validation.numerics.routes import Decided, Many, Padded, Unknown, Weighted
 from stack.validation.numerics.spoiled import Spoiled
 
 CASES = [*range_cases.experts(), *range_cases.dense()]
@@ -93,7 +93,7 @@ def test_logits_are_of_every_kind() -> None:
 
 
 def test_a_layer_of_very_many_experts_reaches_beyond_32_bits() -> None:
-    (layer,) = of(Many)
+    layer = max(of(Many), key=lambda layer: layer.experts)  # type: ignore[union-attr]
     assert isinstance(layer, Many)
     first, second = layer.hidden * layer.intermediate, layer.hidden * layer.intermediate // 2
     used = np.unique(layer.route[0]).astype(np.int64)
@@ -103,6 +103,22 @@ def test_a_layer_of_very_many_experts_reaches_beyond_32_bits() -> None:
         assert (used * bytes_of_one > SIGNED_31).any()
     assert layer.experts * first > 2**32
     assert len(used) <= layer.tokens * layer.top
+
+
+def test_router_weights_are_of_both_signs_and_some_are_large() -> None:
+    (layer,) = of(Weighted)
+    assert isinstance(layer, Weighted)
+    weights = layer.route[1]
+    assert weights.min() < -1 and weights.max() > 1
+    assert np.abs(weights.sum(axis=1) - 1).min() > 0.1
+
+
+def test_groups_of_every_size_are_multiplied_together() -> None:
+    together = [case.problem for case in CASES if case.name == "together"]
+    assert {layer.tokens for layer in together} >= {3, 5, 6, 7, 13}
+    for layer in together:
+        assert isinstance(layer, Experts)
+        assert all(len(part.rows) == layer.tokens for part in layer.routed())
 
 
 def test_every_token_has_an_unknown_id_and_known_ones() -> None:
@@ -115,14 +131,14 @@ def test_every_token_has_an_unknown_id_and_known_ones() -> None:
 
 
 def test_padding_is_zero_and_its_bytes_differ() -> None:
-    (layer,) = of(Padded)
-    assert isinstance(layer, Padded)
-    padding = layer.padding != 0
-    assert len(set(layer.padding[padding].tolist())) > 1
-    assert np.isnan(layer.inputs[padding]).all()
-    reference = layer.truth().reference
-    assert not reference[padding].any()
-    assert reference[~padding].all(axis=1).all()
+    for layer in of(Padded):
+        assert isinstance(layer, Padded)
+        padding = layer.padding != 0
+        assert len(set(layer.padding[padding].tolist())) > 1
+        assert np.isnan(layer.inputs[padding]).all()
+        reference = layer.truth().reference
+        assert not reference[padding].any()
+        assert reference[~padding].any(axis=1).all()
 
 
 def test_what_is_no_number_spoils_what_it_is_a_factor_of() -> None:

@@ -88,6 +88,8 @@ def _routes() -> Iterator[ExpertsCase]:
         )  # with a map ids are the experts' own: of equal ones the lowest
         yield ExpertsCase("logits=200", layer, chooses=True)
     yield ExpertsCase("padding", Padded(8, experts=8, top=4, **_SMALL), chooses=True)
+    for tokens in (3, 5, 6, 7, 13):  # all of them share both experts, in groups of up to eight
+        yield ExpertsCase("together", Experts(tokens, experts=2, top=2, hidden=96, intermediate=96))
     # So many tokens that they come in parts where a block has 99 KB, and fewer warps than tokens.
     padded = Padded(14, experts=3, hidden=2880, intermediate=32, top=2)
     yield ExpertsCase("padding-in-parts", padded, chooses=True)
