@@ -53,6 +53,7 @@ _CONTENTS = {
         "recipes",
         "report",
         "lanes",
+        "guards",
         "watch",
         "export",
     ),
