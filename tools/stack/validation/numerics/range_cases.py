@@ -79,6 +79,8 @@ def _spoiled() -> Iterator[ExpertsCase]:
     yield ExpertsCase("no-numbers", Spoiled(12, experts=24, top=2, **_SMALL))
     for spoiler in Spoiler:
         yield ExpertsCase(f"no-number={spoiler}", Spoiled(1, experts=3, top=2, **_SMALL, spoilers=(spoiler,)))
+    for spoiler in (Spoiler.FIRST_SCALE, Spoiler.SECOND_SCALE):  # of an expert that several tokens share
+        yield ExpertsCase(f"no-number={spoiler}", Spoiled(6, experts=2, top=1, **_SMALL, spoilers=(spoiler,)))
 
 
 def _routes() -> Iterator[ExpertsCase]:
