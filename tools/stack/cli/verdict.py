@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack verdict`: show the results of validations, and judge whether they suffice for a release."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model import verdict
 from stack.model.verdict import Case, Outcome, Verdict, case_json
+from stack.validation.numerics import NOT_COMPILED
 
 if TYPE_CHECKING:
     from stack.validation.gates import Judgement, Standing
@@ -80,12 +82,15 @@ def print_cases(cases: Sequence[Case]) -> None:
     print_table(("case", "outcome", "seconds", ""), rows, colour=COLOURS.get)
     ended = {outcome: sum(case.outcome is outcome for case in cases) for outcome in Outcome}
     click.echo(", ".join(f"{count} {outcome}" for outcome, count in ended.items() if count))
+    for unseen, count in Counter(str(case.measured[NOT_COMPILED]) for case in ran if NOT_COMPILED in case.measured).items():
+        click.echo(f"{count} cases ran kernels on the CPU; {NOT_COMPILED}: {unseen}")
 
 
 def _rows(case: Case) -> Iterator[tuple[str, str, str, str]]:
     lines = [*case.why.splitlines()]
     # The single runs behind a mean are shown by --json only.
-    shown = {name: value for name, value in case.measured.items() if not name.endswith(" runs")}
+    # What cases on a CPU do not compile is said once, below the table.
+    shown = {name: value for name, value in case.measured.items() if not name.endswith(" runs") and name != NOT_COMPILED}
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
     if numbers:
         lines.append(numbers + (f" (bar {_number(case.bar)})" if case.bar is not None else ""))
