@@ -43,7 +43,7 @@ class Other:
 @pytest.fixture(name="other")
 def _other(world: World) -> Iterator[Other]:
     folder = world.folder / "other"
-    for name in ("engine/pulled", "engine/containers"):
+    for name in ("engine/pulled", "engine/containers", "engine/volumes"):
         (folder / name).mkdir(parents=True)
     (folder / "engine/images.json").write_text(json.dumps(images()))
     (folder / "engine/calls").touch()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
-from stack.base.errors import StackError
+from stack.base.errors import SeveralErrors, StackError
 from stack.cli.rendering import called
 
 _VERSIONS: Mapping[str, int] = {}
@@ -53,7 +53,14 @@ def show_error(error: StackError, exit_code: int, verb: str | None) -> None:
     if _printed[0]:
         return
     problem, remedy = (" ".join(text.split()) for text in (error.problem, error.remedy))
-    content = {"problem": problem, "remedy": remedy, "exit_code": exit_code, "verb": verb}
+    errors = error.errors if isinstance(error, SeveralErrors) else ()
+    content = {
+        "problem": problem,
+        "remedy": remedy,
+        "errors": [{"problem": each.problem, "remedy": each.remedy} for each in errors],
+        "exit_code": exit_code,
+        "verb": verb,
+    }
     with contextlib.suppress(OSError):  # the error itself is on stderr already
         show(content, "error")
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from stack.base.errors import StackError
+from stack.base.errors import SeveralErrors, StackError
 from stack.cli import documents
 from stack.cli.output import outlive_readers
 from stack.cli.rendering import called, settings
@@ -67,6 +67,8 @@ def _run(group: click.Group, complete_var: str | None) -> int:
 
 def _fail(group: click.Group, error: StackError, code: int = 2) -> int:
     """Print an error on stderr, with `--json` also as a document on stdout; return the exit code."""
+    for each in error.errors if isinstance(error, SeveralErrors) else ():
+        tell(str(each))
     tell(str(error))
     words = sys.argv[1:]
     if documents.are_wanted(words):

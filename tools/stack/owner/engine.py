@@ -12,6 +12,7 @@ from typing import Any
 from stack.base.errors import StackError
 from stack.base.text import last_line, shortened
 from stack.owner.nodes.reach import Node
+from stack.owner.state import State
 
 ENGINES = ("docker", "podman")
 """In the order in which they are tried: DGX OS has docker."""
@@ -88,6 +89,15 @@ class Engine:
         for one in listed:
             if name in (one.get("Names") or ()) and one.get("Command") == ["storage"]:
                 self.run("rm", "--force", one["Id"])
+
+    def has_volume(self, name: str) -> bool:
+        """Return whether there is a volume of that name.
+
+        Raises:
+            StackError: The engine does not answer.
+
+        """
+        return self._described("volume", name) is not None
 
     def image(self, name: str) -> Mapping[str, Any] | None:
         """Describe an image; None if the engine does not have it.
@@ -196,8 +206,13 @@ class Engine:
             ) from late
 
 
+def wanted(given: str | None, known: State | None) -> str | None:
+    """Return the name of the engine to use: the given one, else that of the server which the state knows; None: the first that answers."""
+    return given or (known.engine if known is not None and not known.is_empty else None)
+
+
 def found(name: str | None = None) -> Engine:
-    """Find the engine of a name, or the first one on PATH that answers.
+    """Find the engine of a name, or the first one on PATH that answers: docker, then podman.
 
     Raises:
         StackError: There is none, or none of them answers.

@@ -10,7 +10,7 @@ from stack.base.text import counted
 from stack.cli.common import json_option, print_json, print_table, progress
 from stack.cli.rendering import text
 from stack.cli.sentences import fact, say
-from stack.owner import state
+from stack.owner import state, state_file
 from stack.owner.nodes import bandwidth, facts, kept, netplan, reach
 from stack.owner.nodes import plan as planning
 from stack.owner.nodes.bandwidth import Speed
@@ -66,7 +66,7 @@ def command(
 def _keep(made: Plan) -> None:
     """Keep the nodes, unless a server runs on others: nobody would find it there again."""
     members = [Member(port.facts.node, port.facts.host, given) for port, given in zip(made.ports, made.variables, strict=True)]
-    known = state.read(state.path())
+    known = state_file.read(state.path())
     running = known is not None and any(each is not None and each.spread for each in (known.now, known.target))
     before = kept.read(kept.path()) if running else ()
     if before and {each.node for each in before} - {each.node for each in members}:
