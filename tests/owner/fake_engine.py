@@ -110,14 +110,28 @@ def run(words: list[str]) -> None:
     pid_of(name).unlink(missing_ok=True)
     put(file, {"image": held["id"], "labels": labels, "env": variables})
     volume = next(one for one in options if one.startswith("--volume=") and not one.startswith("--volume=/"))
+    (HERE / "volumes").mkdir(exist_ok=True)
     (HERE / "volumes" / volume.removeprefix("--volume=").partition(":")[0]).touch()
     guard = (HERE / "guard").read_text().split() if (HERE / "guard").exists() else []
+    guard = guard if "STACK_KEEP_FREE" in variables else []
     if guard:  # as the image's entry point does
         guard = [sys.executable, *guard, variables["STACK_KEEP_FREE"]]
     with (HERE / f"{name}.log").open("wb") as log:
         subprocess.Popen(
             # The server itself says which process it is: this one may be killed first.
-            ["/bin/sh", "-c", START, "start", str(file), str(pid_of(name)), *guard, sys.executable, "-S", str(SERVER), *command[1:]],
+            [
+                "/bin/sh",
+                "-c",
+                START,
+                "start",
+                str(file),
+                str(pid_of(name)),
+                *guard,
+                sys.executable,
+                "-S",
+                str(SERVER),
+                *command[1:],
+            ],
             env={**os.environ, **variables, "HOW": held.get("how", ""), "SAYS": held.get("says", "cpu-fp32")},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -150,7 +164,7 @@ def stop(name: str) -> None:
     if container(name) is None:
         fail(f"Error response from daemon: No such container: {name}")
     if runs(name) and (HERE / "guard").exists():  # its server has a group of its own, which no container ends here
-        os.kill(int(pid_of(name).read_text()), signal.SIGTERM)
+        os.killpg(int(pid_of(name).read_text()), signal.SIGTERM)
     elif runs(name):
         os.killpg(int(pid_of(name).read_text()), signal.SIGKILL)
         while runs(name):
@@ -181,6 +195,7 @@ def inspect(kind: str, name: str) -> None:
 def volumes(words: list[str]) -> None:
     """Volumes are empty files; a file beside them has their label."""
     verb, *more = words
+    (HERE / "volumes").mkdir(exist_ok=True)
     file = HERE / "volumes" / more[-1]
     if verb == "ls":
         label = more[-1].rpartition("label=")[2]

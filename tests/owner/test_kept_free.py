@@ -22,7 +22,7 @@ def _guarded(world: World) -> World:
 
 
 def test_the_server_is_ended_and_not_started_again(guarded: World) -> None:
-    ran = guarded.run(*guarded.up(ONE, "--keep-free", ALL))
+    ran = guarded.run(*guarded.up(ONE, "--keep-free", ALL, "--", "--how", "never"))
     assert ran.code == 1, ran
     reason = f"less than the {ALL} GB of --keep-free: the server was ended before the machine froze"
     assert reason in " ".join(ran.err.split())

@@ -26,7 +26,14 @@ def test_everything_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert ran.code == 2
     document = json.loads(ran.out)
     problems = [each["problem"] for each in document["errors"]]
-    expected = ("no container engine", "no image is named", "VLLM_API_KEY is not set", "has no config.json", "takes 5 GB", "in use")
+    expected = (
+        "no container engine",
+        "no image is named",
+        "VLLM_API_KEY is not set",
+        "has no config.json",
+        "takes 5 GB",
+        "in use",
+    )
     assert len(problems) == len(expected), problems
     for problem, words in zip(problems, expected, strict=True):
         assert words in problem

@@ -66,7 +66,11 @@ def test_a_digest_is_one(tmp_path: Path) -> None:
 
 def test_one_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "server.json"
-    with state_file.locked(file), pytest.raises(StackError, match="another spark-stack is changing the server"), state_file.locked(file):
+    with (
+        state_file.locked(file),
+        pytest.raises(StackError, match="another spark-stack is changing the server"),
+        state_file.locked(file),
+    ):
         pass
     with state_file.locked(file):
         pass

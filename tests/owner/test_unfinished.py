@@ -76,7 +76,14 @@ def test_an_update_is_given_up_or_goes_on(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("words", "image"),
-    [(["up"], ONE), (["update"], ONE), (["rollback"], ONE), (["update", "--image", TWO], TWO), (["up", TWO], TWO), (["down"], None)],
+    [
+        (["up"], ONE),
+        (["update"], ONE),
+        (["rollback"], ONE),
+        (["update", "--image", TWO], TWO),
+        (["up", TWO], TWO),
+        (["down"], None),
+    ],
 )
 def test_an_interrupted_return(world: World, words: list[str], image: str | None) -> None:
     """A verb that names nothing finishes the return, and says that the new server did not do; one that names a server starts it."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-
 from ..cli.conftest import unwrapped
 from .world import BAD, ONE, OTHER, RECIPE, TWO, World, digest, plenty
 

@@ -2,6 +2,7 @@
 """`spark-stack setup`: prepare several machines to serve one model."""
 
 import time
+from collections.abc import Sequence
 
 import click
 
@@ -66,6 +67,11 @@ def command(
 def _keep(made: Plan) -> None:
     """Keep the nodes, unless a server runs on others: nobody would find it there again."""
     members = [Member(port.facts.node, port.facts.host, given) for port, given in zip(made.ports, made.variables, strict=True)]
+    with state_file.locked(state.path()):  # `up` and `down` read the nodes while they change the server
+        _keep_locked(members)
+
+
+def _keep_locked(members: Sequence[Member]) -> None:
     known = state_file.read(state.path())
     running = known is not None and any(each is not None and each.spread for each in (known.now, known.target))
     before = kept.read(kept.path()) if running else ()
