@@ -42,8 +42,9 @@ def command(
     """Make a base image of Debian packages: the essential ones and those of docker/system/packages.txt.
 
     Use it where no image registry can be reached, or for another processor than this machine's. mmdebstrap downloads the packages
-    and verifies their signatures; those for another processor are set up under qemu. The same packages give the same digest. Needs
-    root. The exit code is 1 if pins.toml names such a base with another digest: the packages are other ones by now.
+    and verifies their signatures; those for another processor are set up under qemu. Their own scripts run as root; where the kernel
+    allows namespaces, they reach neither the network nor this machine's files, devices and processes. The same packages give the same
+    digest. Needs root. The exit code is 1 if pins.toml names such a base with another digest: the packages are other ones by now.
     """
     options: Options = context.obj
     stack = options.load(writes=pin)
@@ -51,16 +52,28 @@ def command(
     chosen = suite or own_base.suite(pinned) or _SUITE
     order = own_base.BaseOrder(chosen, build.system_packages(stack.root), platforms or own_base.PLATFORMS, mirrors)
     with options.place() as place:
-        made = own_base.make(order, place.cache, place.progress)
+        own = own_base.make(order, place.cache, place.progress)
+    made = own.pin
     if pin:
         _pin(options, made)
     same = None if pinned is None or own_base.suite(pinned) is None else pinned.digest == made.digest
     if as_json:
-        print_json({"base": {"image": made.image, "tag": made.tag, "digest": made.digest}, "pinned": pin, "as_pinned": same})
+        print_json(
+            {
+                "base": {"image": made.image, "tag": made.tag, "digest": made.digest},
+                "pinned": pin,
+                "as_pinned": same,
+                "confined": own.confined,
+            }
+        )
     else:
         click.echo(f"{made.image}:{made.tag}")
         click.echo(f"digest {made.digest}")
         say(_sentence(pin, same))
+        if not own.confined:
+            say(
+                "The packages' scripts ran as root without walls: this machine allows no namespaces (`unshare --mount --pid --net true`)."
+            )
     context.exit(1 if same is False and not pin else 0)
 
 
