@@ -6,7 +6,7 @@ import click
 from stack.carry import rebase
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.sentences import say
-from stack.images import build, own_base
+from stack.images import build, own_base, processors
 from stack.model.pins import Base
 
 _SUITE = "bookworm"
@@ -18,6 +18,7 @@ _SUITE = "bookworm"
     "platforms",
     metavar="OS/ARCH",
     multiple=True,
+    callback=lambda _context, _option, named: tuple(map(processors.platform_of, named)),
     help=f"A platform that it is for; may be repeated. Default: {' and '.join(own_base.PLATFORMS)}.",
 )
 @click.option("--suite", metavar="NAME", help=f"Debian's release. Default: that of the pinned base, else {_SUITE}.")

@@ -9,7 +9,7 @@ from securesystemslib.signer import SSlibKey
 
 from stack.base.errors import StackError
 from stack.base.text import counted
-from stack.images import envelope, reference
+from stack.images import envelope, processors, reference
 from stack.images.floating_tags import Move
 from stack.images.reference import Reference
 
@@ -25,6 +25,11 @@ public_option = click.option(
 required_key_option = click.option(
     "--key", type=file_path, required=True, help="The publisher's public key (PEM); attestations by others are ignored."
 )
+
+
+def as_platform(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Read a platform in any spelling: linux/arm64, arm64 or aarch64."""
+    return processors.platform_of(value) if value is not None else None
 
 
 def layout(named: str | None, root: Path) -> Reference:
