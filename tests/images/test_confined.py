@@ -24,7 +24,8 @@ def _walls(tmp_path: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "attack",
     [
-        "touch {outside}/written",
+        "touch {outside}/written; exit 1",  # in a /tmp of its own
+        "touch /var/tmp/written-by-a-script",
         "touch /etc/written-by-a-script",
         "mount -o remount,rw / ",
         "mknod {own}/disk b 8 0",

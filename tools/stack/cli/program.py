@@ -10,7 +10,7 @@ import click
 from stack.base.errors import SeveralErrors, StackError
 from stack.cli import documents
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import called, settings
+from stack.cli.rendering import called, help_text, settings
 from stack.cli.sentences import tell
 from stack.cli.signals import interrupting
 
@@ -25,6 +25,7 @@ def run(group: click.Group, *, interrupted: str, complete_var: str | None = None
 
     """
     outlive_readers()
+    help_text.use()
     settings.reset()
     documents.reset()
     with interrupting() as interrupts:

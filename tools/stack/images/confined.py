@@ -15,7 +15,13 @@ _KEPT = ("chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill",
 _SCRIPT = r"""
 writable=$1 kept=$2
 shift 2
-mount --bind "$writable" "$writable"
+# proot makes its files in /tmp, whatever it is told: that is a new one, below which the folder may be.
+mount --bind "$writable" /mnt
+mount -t tmpfs -o nosuid none /tmp
+mkdir -p "$writable"
+mount --bind /mnt "$writable"
+umount /mnt
+cd "$writable"
 devices=$(mktemp -d "$writable/dev-XXXXXX")
 mount -t tmpfs -o nosuid,size=64m none "$devices"
 for name in null zero full random urandom; do
@@ -27,7 +33,7 @@ ln -s /proc/self/fd "$devices/fd"
 mount --rbind "$devices" /dev
 while read -r _ _ _ _ place _; do
     case $(printf '%b' "$place") in
-        "$writable" | "$writable"/* | /dev | /dev/* | /proc) ;;
+        "$writable" | "$writable"/* | /dev | /dev/* | /proc | /tmp) ;;
         *) mount -o remount,bind,ro "$(printf '%b' "$place")" 2> /dev/null || : ;;
     esac
 done < /proc/self/mountinfo

@@ -151,7 +151,6 @@ def _install(order: DebianOrder, root: Path, time: int) -> bool:
         "DEBCONF_NONINTERACTIVE_SEEN": "true",
         "SOURCE_DATE_EPOCH": str(time),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PROOT_TMP_DIR": str(root.parent),  # of proot itself: nothing else can be written
     }
     walls = confined.command(root.parent)
 

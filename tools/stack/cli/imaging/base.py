@@ -85,7 +85,7 @@ def _pin(options: Options, made: Base) -> None:
 
 def _sentence(pin: bool, same: bool | None) -> str:
     if pin:
-        return "pins.toml names it now: stack image build takes it; `stack undo` takes it back"
+        return "pins.toml, which git tracks, names it now: stack image build takes it; `stack undo` takes it back"
     if same is None:
         return "pins.toml does not name it: --pin writes it there"
     if same:

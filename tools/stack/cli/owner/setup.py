@@ -19,6 +19,7 @@ from stack.owner.nodes.kept import Member
 from stack.owner.nodes.plan import Plan, Problem
 from stack.owner.nodes.reach import Node
 
+_PROPOSED = "*"
 _SETTLING = 20.0
 """Seconds that a link gets to come up again."""
 
@@ -126,7 +127,9 @@ def _print(made: Plan, speeds: tuple[Speed, ...], *, ready: bool) -> None:
     ]
     print_table(("node", "host", "GPU", "driver", "engine"), rows)
     text.echo()
-    print_table(("node", "interface", "RDMA", "Gbit/s", "MTU", "address"), list(_links(made)))
+    print_table(("host", "interface", "RDMA", "Gbit/s", "MTU", "address"), list(_links(made)))
+    if made.changes:
+        say(f"{_PROPOSED} proposed, not set yet")
     for problem in made.problems:
         _print_problem(problem)
     if made.changes:
@@ -155,8 +158,8 @@ def _links(made: Plan) -> list[tuple[str, ...]]:
         for link, address in zip(port.links, addresses, strict=True):
             is_there = address in link.addresses
             speed = f"{link.speed / 1000:g}" if link.speed else "-"
-            mark = "" if is_there else " (proposed)"
-            rows.append((port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}"))
+            mark = "" if is_there else _PROPOSED
+            rows.append((port.facts.host or port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}"))
     return rows
 
 
