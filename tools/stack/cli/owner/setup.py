@@ -159,7 +159,9 @@ def _links(made: Plan) -> list[tuple[str, ...]]:
             is_there = address in link.addresses
             speed = f"{link.speed / 1000:g}" if link.speed else "-"
             mark = "" if is_there else _PROPOSED
-            rows.append((port.facts.host or port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}"))
+            rows.append(
+                (port.facts.host or port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}")
+            )
     return rows
 
 
