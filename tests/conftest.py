@@ -56,6 +56,16 @@ if "STACK_PROOF_TREE" not in os.environ:
         config.pluginmanager.register(Proofs)
         config.pluginmanager.register(LongestFirst(config))
 
+    @pytest.fixture(autouse=True, scope="session")
+    def patient_steps() -> Iterator[None]:
+        """No step of a command gets a line of its own because the machine is busy."""
+        from stack.cli import progress_lines  # noqa: PLC0415
+        from tests import forked  # noqa: PLC0415
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(progress_lines, "_PATIENCE", forked.PATIENCE)
+            yield
+
 
 @pytest.fixture(autouse=True, scope="session")
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 
 PACKAGES = ("stack.cli", "stack.carry", "stack.doctor", "stack.store", "stack.upstreaming")
 """The modules that commands import; a fork imports the rest itself."""
+PATIENCE = 3600.0
+"""Seconds until a step gets a line of its own: on a busy machine every step may take long, and tests read what is printed."""
 _LONGEST = 1 << 20
 """Bytes of a request: arguments and environment."""
 
@@ -90,6 +92,7 @@ def _serve(requests: socket.socket) -> None:
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(module.name)
+    importlib.import_module("stack.cli.progress_lines")._PATIENCE = PATIENCE
     while True:
         message, files, _, _ = socket.recv_fds(requests, _LONGEST, 3)
         if not message:

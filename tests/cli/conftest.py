@@ -57,7 +57,7 @@ class Ran:
             said = ": ".join(filter(None, (error["problem"], error["remedy"])))
             assert self.err == f"{program}: {one_line(said)}\n"
         assert self.err.endswith("\n")
-        # On a busy machine a step takes long enough for a line of its own.
+        # In a process of its own, on a busy machine, a step takes long enough for a line.
         [line] = [line for line in self.err.splitlines() if not line.removeprefix(f"{program}: ").startswith(LONG_STEPS)]
         assert line.startswith(f"{program}: ")
         return line.removeprefix(f"{program}: ")

@@ -16,8 +16,8 @@ _LONG = ("downloading ", "fetching ", "importing ", "reading ", "waiting ")
 class ProgressLines:
     """A callback for progress that prints a line for each large download and each step that takes long."""
 
-    def __init__(self, *, patience: float = _PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, *, patience: float | None = None) -> None:
+        self._patience = _PATIENCE if patience is None else patience
         self._said: set[str] = set()
         self._step = ""
         self._timer: threading.Timer | None = None
