@@ -6,7 +6,7 @@ from click.shell_completion import get_completion_class
 
 from stack.cli.rendering import called
 
-COMPLETE = "_SPARK_STACK_COMPLETE"
+_VARIABLE = "_SPARK_STACK_COMPLETE"
 """The variable with which a shell's script asks for completions: the one that click makes of the program's name."""
 
 
@@ -23,4 +23,4 @@ def command(context: click.Context, shell: str) -> None:
     """
     made = get_completion_class(shell)
     assert made is not None, "click knows these shells"
-    click.echo(made(context.find_root().command, {}, called.OWNERS, COMPLETE).source())
+    click.echo(made(context.find_root().command, {}, called.OWNERS, _VARIABLE).source())
