@@ -54,6 +54,7 @@ _CONTENTS = {
         "recipes",
         "report",
         "lanes",
+        "guards",
         "watch",
         "export",
     ),

@@ -161,7 +161,7 @@ def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> Non
 def test_rebase(stack: Stack, world: World) -> None:
     before = world.files()
     found = parsed(stack(*REBASE, "--dry-run", "--json"))
-    assert keys(found) == "lane upstream onto conclusion unmet legs emptied stopped"
+    assert keys(found) == "lane upstream onto conclusion unmet legs emptied guards stopped"
     assert found["conclusion"] == "dry-run"
     assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
@@ -375,7 +375,7 @@ def test_a_workspace_shares_rerere_with_a_clone(stack: Stack, tmp_path: Path) ->
 def test_check(stack: Stack, world: World) -> None:
     ran = stack("check")
     assert (ran.code, ran.out) == (0, "in order: everything that 6 patches rely on exists\n")
-    assert parsed(stack("check", "--json")) == {"lane": None, "clean": True, "findings": []}
+    assert parsed(stack("check", "--json")) == {"lane": None, "clean": True, "findings": [], "guards": []}
     assert stack("check", "no-such.yaml").refused().startswith("no-such.yaml cannot be read")
 
 
@@ -386,7 +386,7 @@ def test_forecast(stack: Stack, world: World) -> None:
     assert ran.out.endswith("gamma v2.2: 2 patches would break\n")
     found = parsed(stack("forecast", "gamma", "--against", "v2.1", "--json"))
     assert keys(found) == "lane against breaks upstreams"
-    assert keys(found["upstreams"][0]) == "upstream revision breaks unmet legs"
+    assert keys(found["upstreams"][0]) == "upstream revision breaks unmet legs guards"
     assert (found["breaks"], found["upstreams"][0]["legs"][0]["to"]["tag"]) == (False, "v2.1")
     assert world.files() == before
 

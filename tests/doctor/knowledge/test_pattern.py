@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.doctor.knowledge import check, load, pattern
+from stack.base import pattern
+from stack.doctor.knowledge import check, load
 
 FITS = [
     ("out of memory", "CUDA error: out of memory", True),

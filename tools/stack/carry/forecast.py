@@ -22,8 +22,8 @@ class Forecast:
 
     @property
     def breaks(self) -> bool:
-        """Return whether a patch would need a person."""
-        return bool(self.work.open)
+        """Return whether a patch or a guard would need a person."""
+        return bool(self.work.open or self.work.broken_guards)
 
 
 def forecast(stores: Stores, upstream: str | None, against: str, *, through: tuple[str, ...] = ()) -> tuple[Forecast, ...]:

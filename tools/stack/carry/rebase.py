@@ -12,13 +12,16 @@ from stack.base.errors import StackError
 from stack.carry import engine, history, landing, patch_sources, pin_requirements, upstream_stores
 from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
+from stack.carry.guards import standing
+from stack.carry.guards.judgement import Guarded
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.pin_requirements import Need
 from stack.carry.resolutions import Resolutions
 from stack.carry.upstream_stores import Stores
-from stack.model import document, extras, lane_files, lane_pins, lanes, pins, releases, series
+from stack.model import document, extras, guards, lane_files, lane_pins, lanes, pins, releases, series
 from stack.model import stack as stacks
+from stack.model.guards import Guard
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
 from stack.model.series import PatchRef, Series
@@ -67,6 +70,13 @@ class Rebase:
     request: Request
     legs: tuple[Leg, ...]
     unmet: tuple[Need, ...]
+    guards: tuple[Guarded, ...] = ()
+    """The guards of the upstreams that move, judged where they move to."""
+
+    @property
+    def broken_guards(self) -> tuple[Guarded, ...]:
+        """Return the guards that need a person."""
+        return tuple(each for each in self.guards if each.needs_person)
 
     @property
     def open(self) -> tuple[tuple[Leg, Carried], ...]:
@@ -101,7 +111,16 @@ class Rebase:
                 kept = tuple(ref for ref in member.patches if ref not in dropped)
                 landed = [known_landed[ref] for ref in member.patches if ref in known_landed]
                 files[file] = series.with_landed(series.edited(lanes.text(self.stack, file), kept), landed).encode()
-        return files
+        return files | self._guard_file()
+
+    def _guard_file(self) -> dict[str, bytes | None]:
+        """Return the file of the guards with those renewed that still hold."""
+        pins_ = self.pins()
+        changed: dict[str, Guard | None] = {}
+        for leg in self.legs:
+            its = [each for each in self.guards if each.guard.upstream == leg.upstream]
+            changed |= standing.renewed(its, pins_.get(leg.upstream).commit)
+        return {guards.PLACE: guards.edited(lanes.text(self.stack, guards.PLACE), changed).encode()} if changed else {}
 
     @property
     def emptied(self) -> tuple[str, ...]:
@@ -142,7 +161,8 @@ def rebase(stores: Stores, request: Request) -> Rebase:
             legs.append(released(stores, name, targets[name], request))
             legs += [vendored(stores, inner, legs[-1], targets[name], request) for inner in stack.pins.vendored_in(name)]
     new_pins = stack.pins.replaced(*(leg.new for leg in legs))
-    return Rebase(stack, request, tuple(legs), pin_requirements.unmet(stated, new_pins))
+    guarded = tuple(each for name in targets for each in standing.onto(stores, name, targets[name]))
+    return Rebase(stack, request, tuple(legs), pin_requirements.unmet(stated, new_pins), guarded)
 
 
 class Conclusion(StrEnum):
@@ -158,12 +178,23 @@ class Conclusion(StrEnum):
     """A patch needs a person; nothing was written."""
     DRIFT = "drift"
     """All patches apply, but one has drifted; nothing was written."""
+    GUARD = "guard"
+    """All patches apply, but what code beside them relies on has changed; nothing was written."""
     MISMATCH = "mismatch"
     """An upstream would require another pin of a second one; nothing was written."""
 
 
-def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = False, dry_run: bool = False) -> Conclusion:
+def conclude(
+    work: Rebase,
+    *,
+    allow_mismatch: bool = False,
+    allow_drift: bool = False,
+    allow_guards: bool = False,
+    dry_run: bool = False,
+) -> Conclusion:
     """Switch pins and patch files together, if every patch is carried and the pins meet each other's requirements.
+
+    Broken guards stop it, unless drift or guards are allowed; then they stay in their file as they are.
 
     Raises:
         StackError: the stack's files have changed since they were read, cannot be written, or a folder differs from the patch that
@@ -175,6 +206,8 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.CONFLICT
     if open_ and not allow_drift:
         return Conclusion.DRIFT
+    if work.broken_guards and not (allow_drift or allow_guards):
+        return Conclusion.GUARD
     if work.unmet and not allow_mismatch:
         return Conclusion.MISMATCH
     if dry_run:
@@ -221,18 +254,20 @@ def _change(work: Rebase) -> lanes.Change:
     """Return the files that a rebase writes, and those from which they were computed."""
     for leg in work.legs:
         patch_sources.check(work.stack, leg.upstream)
-    expected = _standing(work.stack)
+    expected = _present(work.stack)
     files = work.files()
     _check_unchanged(work.stack)
     return lanes.Change(files, expected)
 
 
-def _standing(stack: Stack) -> dict[str, bytes | None]:
+def _present(stack: Stack) -> dict[str, bytes | None]:
     """Return the current bytes of the files with pins, series and patches."""
     paths = [pins.FILE, *(f"{FOLDER}/{member.name}/{series.FILE}" for member in stack.series)]
     paths += [f"{FOLDER}/{ref.path}" for ref in stack.patches]
     if _has_extras(stack):
         paths.append(extras.FILE)
+    if stack.guards:
+        paths.append(guards.PLACE)
     return lanes.contents(stack, paths)
 
 
@@ -271,7 +306,7 @@ def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, al
     """Write only the pins; write nothing and return False if requirements are unmet and that is not allowed."""
     if unmet and not allow_mismatch:
         return False
-    expected = _standing(stack)
+    expected = _present(stack)
     files = _pin_files(stack, new)
     _check_unchanged(stack)
     lanes.apply(stack, files, title=title, expected=expected)
@@ -324,7 +359,7 @@ def released(stores: Stores, name: str, target: SourceTree, request: Request) ->
     target = _with_commit(stores, target)
     base = stores.obtain(name)
     way = [*_through(stores, pin, base, target, request), target]
-    carried = _carried(stores, name, base.commit, _rungs(way), request, _past(base), _rungs(way, past=True))
+    carried = _carried(stores, name, base.commit, _rungs(way), request, upstream_stores.past(base), _rungs(way, past=True))
     return Leg(name, pin, _pinned(pin, target), carried)
 
 
@@ -342,18 +377,14 @@ def _releases(stores: Stores, pin: Pin, base: SourceTree, target: SourceTree) ->
     if target.source == "archive" or None not in (rule.version(pin.revision), rule.version(target.tag)):
         return rule.between(stores.tags(pin.upstream), pin.revision, target.tag)
     repository = stores.objects(pin.upstream).repository
-    between = set(git.text(["rev-list", f"{_past(base)}..{_past(target)}"], env={"GIT_DIR": str(repository)}).split())
+    ends = f"{upstream_stores.past(base)}..{upstream_stores.past(target)}"
+    between = set(git.text(["rev-list", ends], env={"GIT_DIR": str(repository)}).split())
     tags = stores.tag_commits(pin.upstream)
-    return rule.ordered(tag for tag, commit in tags.items() if commit in between and commit != _past(target))
+    return rule.ordered(tag for tag, commit in tags.items() if commit in between and commit != upstream_stores.past(target))
 
 
 def _rungs(way: Iterable[SourceTree], *, past: bool = False) -> tuple[Rung, ...]:
-    return tuple(Rung(tree.tag, _past(tree) if past else tree.commit) for tree in way)
-
-
-def _past(tree: SourceTree) -> CommitId:
-    """Return the commit with the history of a tree: with the git source, upstream's own commit without grafted folders."""
-    return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
+    return tuple(Rung(tree.tag, upstream_stores.past(tree) if past else tree.commit) for tree in way)
 
 
 def vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request: Request) -> Leg:

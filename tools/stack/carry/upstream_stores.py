@@ -157,6 +157,11 @@ class Stores:
         return (base, *links.checked_chain(self.objects(upstream), base, self.stack.order(upstream)))[-1]
 
 
+def past(tree: SourceTree) -> CommitId:
+    """Return the commit with the history of a tree: with the git source, upstream's own commit without grafted folders."""
+    return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
+
+
 def vendored_base(objects: Objects, pin: Pin, holder: CommitId) -> CommitId:
     """Write a commit of the vendored folder alone, so that its paths are the vendored upstream's own.
 

@@ -28,6 +28,7 @@ _VERBS = {
     "export-pr": "Plan, check and open series as upstream pull requests.",
     "fetch": "Download the source trees that the pins name.",
     "forecast": "Show what would break on upstream's unreleased branch.",
+    "guard": "Watch what code beside the patches relies on.",
     "image": "Build, publish, verify and bisect container images.",
     "import": "Import patches: a git branch, a quilt series, files.",
     "init": "Begin a stack, or add an upstream to one.",

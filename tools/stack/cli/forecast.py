@@ -14,6 +14,7 @@ from stack.cli.common import Options, json_option, leg_json, print_legs, source_
 from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import patches
+from stack.cli.rendering.guards import guarded_json, print_guards
 from stack.cli.reports import report_forecasts, report_option
 from stack.cli.sentences import say
 
@@ -47,7 +48,8 @@ def command(
     """Carry the patches onto a moving branch and show their outcomes; nothing is written.
 
     With --source git this is the remote's branch, and the commits that would break a patch are named. With archives it is the
-    newest release in the registry, including pre-releases. Exit code 1 if a patch would need a person.
+    newest release in the registry, including pre-releases. Exit code 1 if a patch or a guard would need a
+    person.
     """
 
     if report is not None and all_lanes:
@@ -77,6 +79,7 @@ def _as_json(forecasts: Sequence[Forecast], against: str) -> dict[str, object]:
                 "breaks": each.breaks,
                 "unmet": [need.sentence(each.work.pins().get(need.needs)) for need in each.work.unmet],
                 "legs": [leg_json(leg) for leg in each.work.legs],
+                "guards": [guarded_json(found) for found in each.work.guards],
             }
             for each in forecasts
         ],
@@ -88,5 +91,11 @@ def _print(forecasts: Sequence[Forecast]) -> None:
         print_legs(each.work)
         for need in each.work.unmet:
             say(need.sentence(each.work.pins().get(need.needs)))
-        broken = len(each.work.open)
-        say(f"{each.upstream} {each.revision}: " + (f"{counted(broken, 'patch')} would break" if broken else "all would carry"))
+        print_guards(each.work.guards)
+        say(f"{each.upstream} {each.revision}: {_end(each)}")
+
+
+def _end(forecast: Forecast) -> str:
+    patches, guards = len(forecast.work.open), len(forecast.work.broken_guards)
+    parts = [*([counted(patches, "patch")] if patches else []), *([counted(guards, "guard")] if guards else [])]
+    return f"{' and '.join(parts)} would break" if parts else "all would carry"

@@ -27,6 +27,7 @@ from stack.cli.common import (
 from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.lane_options import all_lanes_option, lane_option
 from stack.cli.rendering import patches, terminal
+from stack.cli.rendering.guards import guarded_json, print_guards
 from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say, tell
 from stack.model import digest, lanes
@@ -50,7 +51,7 @@ from stack.proof.runner import Runner
 )
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
-@click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")
+@click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch or a guard relies on has changed.")
 @click.option(
     "--through",
     metavar="auto|TAG,...",
@@ -125,9 +126,9 @@ def command(
     Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
     person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
     dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
-    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
-    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
-    stacks/resolutions, for later and for everyone.
+    of a partly landed patch, and for a broken guard, nothing is changed and the exit code is 1. --workspace makes a working tree
+    that stops at each of these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions
+    are kept in stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -158,7 +159,11 @@ def command(
             request = Request(upstream, stores.resolve(upstream, onto[0]), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         report_rebase(report, work)
-        ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
+        # Who has resolved patches in a working tree has nothing to do there for guards.
+        allowed_guards = going is not None
+        ended = conclude(
+            work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, allow_guards=allowed_guards, dry_run=dry_run
+        )
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
             stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.exact(loaded), clone=clone)
@@ -176,7 +181,8 @@ def command(
             for reason in stopped.not_recorded if stopped else ():
                 say(f"not kept as a resolution: {reason}")
             print_end(work, ended, stopped if work.open else None, folder)
-    context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
+    unseen = bool(work.broken_guards) and not allow_drift
+    context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) and not unseen else 1)
 
 
 def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
@@ -290,6 +296,7 @@ def print_unmet(work: Rebase) -> None:
 def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
     print_unmet(work)
+    print_guards(work.guards, lanes.option(work.stack))
     if ended.value in ("conflict", "drift") and stopped is None:
         first = work.open[0][1].patch.ref.path.removesuffix(".patch")
         say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lanes.option(work.stack)}")
@@ -323,13 +330,14 @@ def _print_emptied(work: Rebase, name: str) -> None:
 def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
     """Return how a rebase ended, and the command that helps, if there is one."""
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
-    command = f"{again(work)} --workspace DIR"
+    command, allowing = f"{again(work)} --workspace DIR", f"{again(work)} --allow-drift"
     return {
         "switched": (f"switched: {moved or 'patches'}; `stack undo` takes it back", ""),
         "unchanged": ("nothing to do: the stack stands there already", ""),
         "dry-run": ("dry run: nothing was written; next: the same without --dry-run", ""),
         "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", command),
         "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", command),
+        "guard": ("nothing was changed: a guard is broken; to switch all the same, and correct your code after it:", allowing),
         "mismatch": (
             "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
             "",
@@ -361,4 +369,5 @@ def as_document(work: Rebase, ended: Conclusion) -> dict[str, object]:
         "unmet": [need.sentence(work.pins().get(need.needs)) for need in work.unmet],
         "legs": [leg_json(leg) for leg in work.legs],
         "emptied": list(work.emptied),
+        "guards": [guarded_json(each) for each in work.guards],
     }

@@ -15,6 +15,7 @@ from stack.cli import documents
 from stack.cli import rebase as one
 from stack.cli.common import Options, print_json, print_legs, through_names
 from stack.cli.lane_options import every
+from stack.cli.rendering.guards import print_guards
 from stack.cli.sentences import say
 from stack.model import lanes
 
@@ -82,6 +83,7 @@ def _next(work: Rebase, asked: Mapping[str, Any], ended: Sequence[Conclusion]) -
 def _print_end(work: Rebase, how: Conclusion, step: tuple[str, str]) -> None:
     if how is Conclusion.DRY_RUN:
         one.print_unmet(work)
+        print_guards(work.guards, lanes.option(work.stack))
         say(*step)
     else:
         one.print_end(work, how, None, Path() if work.open else None)

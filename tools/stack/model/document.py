@@ -165,6 +165,11 @@ class Table:
         """Tell whether a value is a string, for keys that allow numbers, too."""
         return isinstance(self._values.get(key), str)
 
+    def is_empty_list(self, key: str) -> bool:
+        """Tell whether a value is an empty list, which stands for a key that was taken out."""
+        self._asked.add(key)
+        return bool(self._values.get(key) == [])
+
     def number(self, key: str) -> float:
         """Return a required number; an integer stays an integer.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a lane below `stacks/lanes/NAME/`: which file of the stack each one replaces, and how.
 
-A patch file replaces the common patch file at the same place. The keys of a `series.toml` or `stack.toml` replace the keys of the
-common file; keys that it does not have come from there. So a lane's file says only what differs.
+A patch file replaces the common patch file at the same place. The keys of a `series.toml`, `stack.toml` or `guards.toml` replace the
+keys of the common file; keys that it does not have come from there. So a lane's file says only what differs.
 """
 
 import tomllib
@@ -13,7 +13,7 @@ from typing import Any
 import tomlkit
 
 from stack.base.errors import StackError
-from stack.model import series
+from stack.model import guards, series
 from stack.model.document import Table, load
 
 FOLDER = "stacks/lanes"
@@ -33,9 +33,9 @@ def place(lane: str, path: str) -> str:
 
 
 def is_laned(path: str) -> bool:
-    """Return whether a lane may have its own version of a file: of `stack.toml`, a `series.toml` and a patch file."""
+    """Return whether a lane may have its own version of a file: of `stack.toml`, `guards.toml`, a `series.toml` and a patch file."""
     parts = PurePosixPath(path).parts
-    if path == _STACK:
+    if path in (_STACK, guards.PLACE):
         return True
     if len(parts) < 3 or parts[0] != "stacks" or parts[1] in (NAME, "resolutions"):
         return False
@@ -99,11 +99,13 @@ def own_text(path: str, common: str | None, seen: str, held: str | None) -> str 
 def kept_text(path: str, before: str | None, after: str | None, held: str | None) -> str | None:
     """Return the text of a lane's own version with which it lists the same patches after the common file has changed.
 
-    Other values, such as the state of a series, follow the common file.
+    Other values, such as the state of a series, follow the common file. Guards do not: they are judged where the lane stands.
     """
     seen = joined(before, held)
     if seen is None or after is None:
         return seen
+    if path == guards.PLACE:
+        return own_text(path, after, seen, held)
     own = {} if held is None else tomllib.loads(held)
     was, now = tomllib.loads(seen), tomllib.loads(after)
     for key in _STATES_ITS_LIST.get(path, _SERIES_LIST):

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from stack.base import files
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
-from stack.model import document, lane_files, lint_policy, patch, pins, series, switch
+from stack.model import document, guards, lane_files, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
+from stack.model.guards import Guard
 from stack.model.lint_policy import LintPolicy
 from stack.model.patch import Patch
 from stack.model.pins import Pins
@@ -39,6 +40,8 @@ class Stack:
     plugins: tuple[str, ...] = ()
     """The names of the project plug-ins that this stack relies on."""
     lane: str | None = None
+    guards: tuple[Guard, ...] = ()
+    """What code beside the patches relies on upstream."""
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:
@@ -116,7 +119,7 @@ def _load(root: Path, lane: str | None) -> Stack:
     _check_listed(view, all_series, its_pins)
     patches = {ref: patch.read(view.file(ref.path), ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins, lane)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins, lane, _guards(view, its_pins))
 
 
 def _check_no_link(place: Path) -> None:
@@ -168,6 +171,25 @@ def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str,
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
     return names, label, policy, plugins
+
+
+def _guards(view: _View, its_pins: Pins) -> tuple[Guard, ...]:
+    if not view.file(guards.FILE).is_file():
+        return ()
+    for place in (view.root / FOLDER / guards.FILE, view.file(guards.FILE)):
+        _check_no_link(place)
+        if place.is_file() and place.stat().st_size > guards.LARGEST:
+            raise StackError(f"{place} is larger than {guards.LARGEST // 2**10} KiB", "drop guards that are no longer needed")
+    table = view.table(guards.FILE)
+    read = guards.read(table)
+    for guard in read:
+        if guard.upstream not in its_pins.names():
+            raise table.error(
+                f"{guard.name}.upstream",
+                f"is {guard.upstream!r:.100}, which has no pin",
+                f"pinned: {', '.join(its_pins.names())}",
+            )
+    return read
 
 
 def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:

@@ -61,7 +61,7 @@ def of_rebase(work: Rebase, *, made: int) -> Report:
     """Report on a rebase."""
     title = f"Rebase of {work.request.upstream} onto {short_ids(work.request.tag)}"
     report = of_stack(work.stack, made=made, legs=work.legs, title=title)
-    return _with_notes(report, (need.sentence(work.pins().get(need.needs)) for need in work.unmet))
+    return _with_notes(report, _notes(work), len(work.broken_guards))
 
 
 def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int) -> Report:
@@ -69,9 +69,8 @@ def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int) -> R
     names = ", ".join(f"{each.upstream} {short_ids(each.revision)}" for each in forecasts)
     legs = [leg for each in forecasts for leg in each.work.legs]
     report = of_stack(stack, made=made, legs=legs, title=f"Forecast for {names}")
-    return _with_notes(
-        report, (need.sentence(each.work.pins().get(need.needs)) for each in forecasts for need in each.work.unmet)
-    )
+    notes = (note for each in forecasts for note in _notes(each.work))
+    return _with_notes(report, notes, sum(len(each.work.broken_guards) for each in forecasts))
 
 
 def of_triage(result: "Triage", *, base: str, made: int) -> Report:
@@ -87,8 +86,14 @@ def of_triage(result: "Triage", *, base: str, made: int) -> Report:
     )
 
 
-def _with_notes(report: Report, notes: Iterable[str]) -> Report:
-    return replace(report, notes=tuple(notes))
+def _notes(work: Rebase) -> Iterable[str]:
+    """Yield the requirements that are not met, and the guards that do not hold where they did."""
+    yield from (need.sentence(work.pins().get(need.needs)) for need in work.unmet)
+    yield from (each.sentence for each in work.guards if each.judgement.problem)
+
+
+def _with_notes(report: Report, notes: Iterable[str], broken_guards: int) -> Report:
+    return replace(report, notes=tuple(notes), broken_guards=broken_guards)
 
 
 def _ladder(leg: Leg) -> Ladder:

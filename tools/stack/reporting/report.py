@@ -135,11 +135,13 @@ class Report:
     landings: tuple[Landing, ...] = ()
     points: tuple[Point, ...] = ()
     notes: tuple[str, ...] = ()
+    broken_guards: int = 0
+    """The number of guards that need a person; the notes name them."""
 
     @property
     def open(self) -> int:
-        """Count the patches that need a person."""
-        return sum(len(ladder.open) for ladder in self.ladders)
+        """Count the patches and guards that need a person."""
+        return sum(len(ladder.open) for ladder in self.ladders) + self.broken_guards
 
     def age(self, patch: PatchLine) -> int | None:
         """Return the age of a patch in days; None if its date is unknown or lies in the future."""

@@ -6,7 +6,7 @@ a pinned upstream itself is grafted: a commit on top of the real one has the sub
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -84,11 +84,24 @@ def fetch_contents(store: Path, base: CommitId, onto: CommitId) -> None:
         StackError: The remote cannot be reached.
 
     """
-    if not any((store / "objects/pack").glob("*.promisor")):
+    if not _is_partial(store):
         return
     show = ["--first-parent", "--no-merges", "--raw", "--no-abbrev", "--no-renames", "--format=", f"{base}..{onto}"]
     sides = (line.split(" ")[:4] for line in _text(store, ["log", *show]).splitlines())
-    wanted = {blob for modes in sides for mode, blob in zip(modes[:2], modes[2:], strict=True) if _holds_a_blob(mode)}
+    fetch_blobs(
+        store, {blob for modes in sides for mode, blob in zip(modes[:2], modes[2:], strict=True) if _holds_a_blob(mode)}
+    )
+
+
+def fetch_blobs(store: Path, wanted: Set[str]) -> None:
+    """Fetch file contents that a partial clone lacks, in one request.
+
+    Raises:
+        StackError: The remote cannot be reached.
+
+    """
+    if not wanted or not _is_partial(store):
+        return
     here = _text(store, ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"]).split()
     missing = sorted(wanted - set(here))
     if missing:
@@ -99,6 +112,10 @@ def fetch_contents(store: Path, base: CommitId, onto: CommitId) -> None:
             )
         except git.GitError as error:
             raise _unreachable(address(store), error) from error
+
+
+def _is_partial(store: Path) -> bool:
+    return any((store / "objects/pack").glob("*.promisor"))
 
 
 def _holds_a_blob(mode: str) -> bool:

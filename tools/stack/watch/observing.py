@@ -111,10 +111,16 @@ def _trial(lane: str | None, aim: Aim, work: Rebase) -> Trial:
 
 
 def _rows(work: Rebase) -> tuple[PatchRow, ...]:
-    return tuple(
+    """Return the outcomes of the patches, and the guards that need a person, which are drift of the user's own code."""
+    patches = (
         PatchRow(row.patch.ref.path.removesuffix(".patch"), row.outcome, row.needs_person, evidence.lines(row))
         for row in work.rows()
     )
+    broken = (
+        PatchRow(f"guard {each.guard.name}", Outcome.DRIFTED, True, tuple(filter(None, (each.judgement.problem, each.since))))
+        for each in work.broken_guards
+    )
+    return (*patches, *broken)
 
 
 def _carried(copy: Copy, stores: Stores, upstream: str, forecasts: Sequence[Forecast], prover: Prover) -> CarriedRelease | None:

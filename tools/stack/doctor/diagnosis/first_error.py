@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stack.base.pattern import Pattern
 from stack.deploy.vllm_log import Line
 from stack.doctor.diagnosis import order
 from stack.doctor.knowledge.match import Patterns
-from stack.doctor.knowledge.pattern import Pattern
 
 _ERROR = re.compile(
     r"(?:\[rank\d{1,4}\]:? )?(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Failure|Interrupt)(?:: |:?$)"

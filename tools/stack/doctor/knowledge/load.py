@@ -12,12 +12,11 @@ from pathlib import Path
 import platformdirs
 from packaging.version import InvalidVersion, Version
 
-from stack.base import files
+from stack.base import files, pattern
 from stack.base.errors import StackError
+from stack.base.pattern import Pattern
 from stack.deploy import import_rules
 from stack.doctor.finding import Edit, Severity
-from stack.doctor.knowledge import pattern
-from stack.doctor.knowledge.pattern import Pattern
 from stack.doctor.knowledge.rule import HARDWARE, Condition, Origin, Rule, Settings, Sure, When
 from stack.model import document
 from stack.model.document import Table

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stack.base.pattern import Pattern
 from stack.base.prefilter import Prefilter
 from stack.deploy.vllm_log import Line, Reading
 from stack.doctor.knowledge import advice, values
-from stack.doctor.knowledge.pattern import Pattern
 from stack.doctor.knowledge.rule import Rule, When, is_like
 
 _KERNEL = re.compile(r"(?:\[[^\]]{3,40}\] |.{0,60}\bkernel: ?|<\d{1,3}>).{0,40}|NVRM: ")

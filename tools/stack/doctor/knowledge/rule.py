@@ -9,8 +9,8 @@ from functools import cached_property
 
 from packaging.version import InvalidVersion, Version
 
+from stack.base.pattern import Pattern
 from stack.doctor.finding import Severity
-from stack.doctor.knowledge.pattern import Pattern
 
 
 class Sure(StrEnum):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of rules: literal text with gaps, without a regular expression, so that a search takes time linear in the line.
+"""Patterns: literal text with gaps, without a regular expression, so that a search takes time linear in the line.
 
 `*` stands for any text, `{a|b}` for one of several texts, and `<n>` for a number. A backslash takes the meaning from the character
 after it. A pattern fits anywhere in a line.
