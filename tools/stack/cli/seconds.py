@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 _DAY = 86_400
-_MOST_GIGABYTES = 10_000
+_MOST_GIGABYTES = 100_000
 
 
 class _Number(click.FloatRange):
