@@ -30,7 +30,7 @@ demo-ladder: $(VENV)/stamp
 
 # Two nights of `stack watch` on a forge of this machine.
 demo-watch: $(VENV)/stamp
-	@$(BIN)/python examples/watch_demo.py
+	@$(BIN)/python examples/watch_demo.py --forge $(or $(FORGE),github)
 
 # Prints what a stage took, whether it passed or not: $(call stage,NAME,COMMAND)
 stage = @start=$$(date +%s); $(2); status=$$?; echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status

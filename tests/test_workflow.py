@@ -47,7 +47,7 @@ def test_the_schema_refuses_a_misspelt_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_and_rights_are_least(workflow: Path) -> None:
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]) for step in steps(workflow) if "uses" in step)
-    assert loaded(workflow)["permissions"] == {"contents": "read"}
+    assert loaded(workflow)["permissions"] in ({}, {"contents": "read"})
     assert "pull_request_target" not in loaded(workflow)["on"]
 
 

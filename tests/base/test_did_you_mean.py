@@ -3,7 +3,7 @@
 
 import pytest
 
-from stack.base.did_you_mean import similar, unknown_name
+from stack.base.did_you_mean import similar, slip, unknown_name
 
 NAMES = ["vllm", "flashinfer", "cutlass", "sm121-gating/vllm/support-xqa-decode"]
 
@@ -31,3 +31,40 @@ def test_the_words() -> None:
     assert str(unknown_name("series", "zz", many, holder="it")).endswith("harmony-15, …")
     assert str(unknown_name("series", "zz", many, holder="it", lister="stack status")).endswith(": `stack status` lists all 20")
     assert str(unknown_name("series", "zz", [], holder="it")) == "unknown series 'zz': there is none in it"
+
+
+METHODS = [
+    "fp8",
+    "mxfp4",
+    "mxfp8",
+    "modelopt",
+    "modelopt_fp4",
+    "modelopt_mxfp8",
+    "gptq",
+    "awq",
+    "inc",
+    "compressed-tensors",
+    "pt",
+]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("fp-8", "fp8"),
+        ("FP_8", "fp8"),
+        ("compressed_tensors", "compressed-tensors"),
+        ("compressed-tensor", "compressed-tensors"),
+        ("modelotp", "modelopt"),
+        ("modelept", "modelopt"),
+        ("awqq", "awq"),
+        ("fp4", None),
+        ("modelopt_fp8", None),
+        ("gguf", None),
+        ("bitsandbytes", None),
+        ("p", None),
+        ("", None),
+    ],
+)
+def test_what_was_certainly_meant(typed: str, meant: str | None) -> None:
+    assert slip(typed, METHODS) == meant

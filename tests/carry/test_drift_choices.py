@@ -35,11 +35,18 @@ class EngineArgs:
         parser.add_argument("--most", **{**a_kwargs["most"], "default": None})
         parser.add_argument("--typed", **{**a_kwargs["most"], "type": str})
         parser.add_argument("--share", **a_kwargs["share"])
+        parser.add_argument("--method", **a_kwargs["method"])
+        parser.add_argument("--unclear", **a_kwargs["unclear"])
 """
 CONFIG = """\
 from enum import Enum
 from typing import Literal
 from vllm.engines import Engine
+
+if TYPE_CHECKING:
+    from vllm.methods import Method
+else:
+    Method = str
 
 Kind = Literal["one", "two_three"]
 
@@ -65,12 +72,16 @@ class AConfig:
     count: int = Field(default=1, ge=1)
     most: int | None = None
     share: int | float = 1
+    method: Method | str | None = None
+    unclear: Unheard | str = ""
 """
 UPSTREAM = {
     "vllm/__init__.py": "",
     "vllm/config/__init__.py": "from vllm.config.some import AConfig, Derived, Nested\n",
     "vllm/config/some.py": CONFIG,
     "vllm/engines.py": "from enum import Enum\n\nclass Engine(Enum, metaclass=Meta):\n    FAST = 'a.b'\n    SLOW = 'a.c'\n",
+    "vllm/methods/__init__.py": 'Method = Literal["fp8", "gptq", "compressed-tensors"]\n',
+    "vllm/methods/more.py": '@register_method("ours")\nclass Ours:\n    """>>> @register_method("example")"""\n',
     "vllm/engine/arg_utils.py": ENGINE,
     "vllm/reasoning/__init__.py": '_REASONING_PARSERS_TO_REGISTER = {\n    "gpt": ("a", "B"),\n    "deep_r1": ("a", "B"),\n}\n',
     "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = dict(made())\n",
@@ -88,6 +99,8 @@ def test_what_a_tree_declares(scratch: Scratch) -> None:
         "--dtype": Choices(kinds),
         "--count": Choices(is_number=True),
         "--most": Choices(is_number=True),
+        "--free": Choices(kinds, is_open=True),
+        "--method": Choices(frozenset({"fp8", "gptq", "compressed-tensors", "ours"}), is_open=True),
     }
 
 
@@ -125,7 +138,15 @@ def test_what_a_tree_declares(scratch: Scratch) -> None:
         ("--most", "{most}", None),
         ("--typed", "abc", None),
         ("--share", "abc", None),
-        ("--free", "x", None),
+        ("--free", "x", "--free x is none of vLLM's own: it works only if an installed plug-in registers that name"),
+        ("--method", "FP8", None),
+        ("--method", "ours", None),
+        ("--method", "fp-8", "--method has no fp-8: did you mean fp8?"),
+        ("--method", "compressed_tensors", "--method has no compressed_tensors: did you mean compressed-tensors?"),
+        ("--method", "gguf", "--method gguf is none of vLLM's own"),
+        ("--method", "example", "--method example is none of vLLM's own"),
+        ("--method", "$METHOD", None),
+        ("--unclear", "x", None),
         ("--own", "y", None),
         ("--tool-call-parser", "y", None),
     ],
@@ -134,6 +155,12 @@ def test_values(scratch: Scratch, flag: str, value: str, said: str | None) -> No
     found = check_values(scratch.objects, tree(scratch, UPSTREAM), [(flag, value)])
     assert [*found] == ([(flag, value)] if said else [])
     assert all(one.problem.startswith(said or "-") for one in found.values())
+
+
+def test_only_a_slip_is_certain_where_plug_ins_add_values(scratch: Scratch) -> None:
+    given = [("--method", value) for value in ("fp-8", "gguf")]
+    found = check_values(scratch.objects, tree(scratch, UPSTREAM), given)
+    assert [(one.near, one.is_certain) for one in found.values()] == [("fp8", True), (None, False)]
 
 
 def test_what_is_no_vllm_declares_nothing(scratch: Scratch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from stack.serving import measured
 
-from ..serving.shapes.configs import LLAMA, QWEN3_MOE
+from ..deploy.shapes.configs import LLAMA, QWEN3_MOE
 from .conftest import Stack
 
 RECIPE = "gpt-oss-120b-spark"
@@ -196,7 +196,6 @@ def test_no_stack_is_needed(stack: Stack, tmp_path: Path, monkeypatch: pytest.Mo
         ([RECIPE, "--drafts", "99", "--acceptance", "0.5"], "--drafts 99 is out of range"),
         ([RECIPE, "--drafts", "3", "--acceptance", "nan"], "--acceptance nan is out of range"),
         ([RECIPE, "--acceptance", "0.5"], "--acceptance without --drafts: recipe gpt-oss-120b-spark drafts nothing"),
-        (["glm-4-7-flash-nvfp4-spark"], "name its config.json with --config"),
         ([NVFP4, "--context", "262145"], "--context 262145 is out of range"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.deploy import checkpoints, recipes
+from stack.deploy import checkpoints, model_memory, recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
 from stack.doctor.finding import Severity
@@ -285,7 +285,9 @@ def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> 
 def measured(flags: str) -> scripts.ScriptSubject:
     """A command that is measured by a DGX Spark and gpt-oss-120b."""
     made = sh(f"vllm serve openai/gpt-oss-120b --gpu-memory-utilization 0.7 \\\n {flags}")
-    return replace(made, measures=(Measure(HERE, checkpoints.load("gpt-oss-120b")),))
+    return replace(
+        made, measures=(Measure(HERE, model_memory.of_checkpoint(checkpoints.load("gpt-oss-120b"), HERE.capability)),)
+    )
 
 
 def image(name: str) -> scripts.ScriptSubject:
@@ -427,6 +429,13 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(sh(f"{SERVE} \\\n --mxfp4-backend CUTLASS"), WRONG, "does not start with it", "--moe-backend=marlin", 2),
             Case(sh(f"{SERVE} --mxfp4_layers=moe"), WRONG, "--mxfp4-layers", "quantization-config", 1),
             Case(sh(f'A=(\n  --mxfp4-backend x\n)\n{SERVE} "${{A[@]}}"'), WRONG, "--mxfp4-backend", "--moe-backend", 2),
+            Case(
+                compose(CACHE, command="[vllm, serve, m/x, '--dtype auto']"),
+                WRONG,
+                "gets '--dtype auto' as one word",
+                "--dtype=auto",
+                5,
+            ),
             Case(LOST, UNKNOWN, "pinned sources cannot be had", "stack fetch"),
             Case(ALONE, UNKNOWN, "its flags: vllm is not pinned", "pin vllm in pins.toml"),
         ],

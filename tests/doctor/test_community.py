@@ -161,7 +161,7 @@ def test_a_recipe_without_a_command(tmp_path: Path) -> None:
         ("  vllm serve", "  pip install x\n  vllm serve", "command", True),
         ("--enable-auto-tool-choice", "--allowed-origins a b", "command", True),
         ("--enable-auto-tool-choice", "--revision main --x '' ", "--x", True),
-        ("--enable-auto-tool-choice", "--trust-remote-code", "--trust-remote-code", False),
+        ("--enable-auto-tool-choice", "--trust-remote-code", "--trust-remote-code", True),
         ("--enable-auto-tool-choice", "--middleware evil.module", "--middleware", True),
         ("--enable-auto-tool-choice", "--allowed-local-media-path /", "--allowed-local-media-path", True),
         ("ONE: 1", "LD_PRELOAD: /tmp/evil.so", "LD_PRELOAD", True),
@@ -370,13 +370,13 @@ def test_the_model_can_be_named(tmp_path: Path) -> None:
 
 
 def test_aliases_are_never_expanded(tmp_path: Path) -> None:
-    """A billion laughs: every level names the one before nine times. It is read as what it is, a few hundred nodes."""
+    """A billion laughs: every level names the one before nine times. It is counted as what it is, a few hundred nodes, and refused."""
     levels = ["a0: &a0 [lol]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     bomb = "\n".join(levels) + "\nmods: *a11\nenv: {X: *a11}\n"
     began = time.process_time()
-    made = read(tmp_path, bomb + EUGR.replace("mods:\n  - mods/fix-some-model\n", "").replace("env:\n", "other:\n"))
+    with pytest.raises(StackError, match="line 7 stands for more than 1000000 values"):
+        read(tmp_path, bomb + EUGR.replace("mods:\n  - mods/fix-some-model\n", "").replace("env:\n", "other:\n"))
     assert time.process_time() - began < 2
-    assert {each.key for each in made.shared.left_out} >= {"mods", "a11"}
 
 
 def test_a_long_value_is_named_a_thousand_times(tmp_path: Path) -> None:

@@ -121,6 +121,15 @@ def test_an_error_line_without_an_exception_is_not_overlooked() -> None:
     assert {one.severity for one in logs.look(ready, "log") if one.check == "errors"} == {Severity.FINE}
 
 
+def test_an_exception_with_a_small_letter_is_the_first_error() -> None:
+    (wrong,) = (
+        one.found
+        for one in logs.look(said(info("some._bindings.someBackendError: X_ERR", "ERROR")), "log")
+        if one.check == "errors"
+    )
+    assert "some._bindings.someBackendError: X_ERR" in wrong.what
+
+
 def test_an_error_whose_next_line_says_what_it_is() -> None:
     lines = [info("pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig", "ERROR")]
     lines += [info("  Value error, invalid literal for int() with base 10: '4.0' [type=value_error]", "ERROR")]

@@ -174,7 +174,9 @@ def test_a_reason_is_given_for_what_was_changed_only(tmp_path: Path) -> None:
     made = fixing.copy(file, checked("serve.sh"))
     assert made is not None
     assert made.file.read_text().count("alone does nothing") == 1
-    assert made.file.read_text().count("--enable-auto-tool-choice") == 1
+    head, command = made.file.read_text().split("vllm serve")
+    assert head.count("(added to the command: --enable-auto-tool-choice)") == 1
+    assert command.count("--enable-auto-tool-choice") == 1
 
 
 def test_a_block_of_text_and_an_alias_are_left_to_a_person(tmp_path: Path) -> None:

@@ -137,8 +137,9 @@ def test_merged_keys_that_multiply() -> None:
         text += "".join(f"a{level}-{one}: &a{level}-{one} {{<<: [{_each(level - 1)}]}}\n" for one in range(40))
     text += f"services: {{a: {{<<: [{_each(6)}], command: [vllm, serve, m]}}}}\n"
     began = time.process_time()
-    assert [one.model for one in script.parse("compose.yml", text).serves] == ["m"]
-    assert time.process_time() - began < 30  # 40 to the power of 5 merges take hours
+    with pytest.raises(StackError, match="stands for more than 1000000 values"):
+        script.parse("compose.yml", text)
+    assert time.process_time() - began < 5  # 40 to the power of 5 merges take hours
 
 
 def _each(level: int) -> str:
@@ -230,3 +231,64 @@ def test_servers_that_do_not_run_at_once_or_have_room(text: str) -> None:
         Target("Spark", "12.1", 128 * 10**9, unified=True),
     )
     assert not [each for each in look(subject) if "servers want" in each.found.what]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --gpus all --entrypoint vllm vllm/vllm-openai:v0.32.0 serve m --port 1",
+        "docker run --entrypoint=/usr/bin/vllm img serve m --port 1",
+        "docker run --entrypoint bash img -lc 'pip install x && vllm serve m --port 1'",
+        "podman run --entrypoint='' img vllm serve m --port 1",
+        "docker run --entrypoint '' img bash -c 'vllm serve m --port 1'",
+        "docker run --entrypoint python3 --rm -it img -m vllm.entrypoints.cli.main serve m --port 1",
+    ],
+)
+def test_the_program_of_a_container(text: str) -> None:
+    served(text, "serve.sh")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "entrypoint: [vllm, serve], command: [m, --port, '1']",
+        "entrypoint: vllm serve, command: m --port 1",
+        "entrypoint: [bash, -c], command: ['vllm serve m --port 1']",
+        "entrypoint: [], command: vllm serve m --port 1",
+        "entrypoint: '', command: vllm serve m --port 1",
+        "entrypoint: null, command: m --port 1",
+        "entrypoint: [vllm, serve, m, --port, '1'], command: null",
+    ],
+)
+def test_the_program_of_a_service(text: str) -> None:
+    served(f"services: {{a: {{image: 'vllm/vllm-openai:v0.32.0', {text}}}}}", "compose.yml")
+
+
+def test_the_folded_program_of_a_service() -> None:
+    text = 'services:\n  a:\n    image: x\n    entrypoint: >\n      bash -c "vllm serve m\n      --port 1"\n'
+    assert served(text, "compose.yml") == [6]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'ENTRYPOINT ["vllm", "serve"]\nCMD ["m", "--port", "1"]\n',
+        'CMD ["m", "--port", "1"]\nENTRYPOINT ["vllm", "serve"]\n',
+        'ENTRYPOINT ["x"]\nENTRYPOINT []\nCMD ["vllm", "serve", "m", "--port", "1"]\n',
+        'ENTRYPOINT ["bash", "-c"]\nCMD ["vllm serve m --port 1"]\n',
+        'ENTRYPOINT vllm serve m --port 1\nCMD ["x"]\n',
+        'CMD ["--model=m", "--port", "1"]\n',
+        'CMD ["x"]\nCMD vllm serve m --port 1\n',
+        'FROM a AS other\nENTRYPOINT ["x"]\nFROM --platform=linux/arm64 vllm/vllm-openai\nCMD ["--model", "m", "--port", "1"]\n',
+    ],
+)
+def test_the_program_of_an_image(text: str) -> None:
+    served(f"FROM vllm/vllm-openai:v0.32.0\n{text}", "Dockerfile")
+
+
+def served(text: str, name: str) -> list[int]:
+    """Check that a file serves model m at port 1 and nothing else; return the lines of its flags."""
+    (serve,) = script.parse(name, text).serves
+    flags = [flag for flag in serve.flags if flag.name != "--model"]
+    assert (serve.model, [(flag.name, flag.value) for flag in flags], serve.repeated) == ("m", [("--port", "1")], "")
+    return [flag.line for flag in flags]

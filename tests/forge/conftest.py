@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GitHub on the loopback interface, for tests of its client and of what uses it."""
+"""Forges on the loopback interface, for tests of their clients and of what uses them."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ..carry.world import home
-from . import contract
+from . import contract, forgejo_contract, gitlab_table
 from .contract import Contract
+from .fake_forgejo import ForgejoHub
 from .fake_github import Hub, Repo, serving
+from .fake_gitlab import GitLabHub
 
 __all__ = ["home"]
 
@@ -19,10 +22,29 @@ UP = "up/gamma"
 MINE = "me/gamma"
 
 
+KINDS = ("github", "gitlab", "forgejo")
+VARIABLES = {
+    "github": ("GITHUB_API_URL", "GH_TOKEN"),
+    "gitlab": ("GITLAB_API_URL", "GITLAB_TOKEN"),
+    "forgejo": ("FORGEJO_API_URL", "FORGEJO_TOKEN"),
+}
+"""The variables with the address of the API and the token, by the kind of forge."""
+HUBS = {"github": Hub, "gitlab": GitLabHub, "forgejo": ForgejoHub}
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave a test that needs GitHub's description of its API, which npm brings, to `make test-images`."""
-    if isinstance(item, pytest.Function) and "github_contract" in item.fixturenames:
+    """Leave a test that needs a description of an API that npm brings to `make test-images`. That of GitLab is a table here."""
+    if not isinstance(item, pytest.Function):
+        return
+    kind = item.callspec.params.get("kind", "github") if hasattr(item, "callspec") else "github"
+    if "github_contract" in item.fixturenames or ("hub" in item.fixturenames and kind != "gitlab"):
         item.add_marker(pytest.mark.images)
+
+
+@pytest.fixture
+def kind() -> str:
+    """The kind of forge; a test may name others by its parameters."""
+    return "github"
 
 
 @pytest.fixture(scope="session")
@@ -30,16 +52,25 @@ def github_contract() -> Contract:
     return contract.load()
 
 
+def contract_of(kind: str) -> Any:
+    """The description of a forge's API."""
+    return gitlab_table.CONTRACT if kind == "gitlab" else forgejo_contract.load() if kind == "forgejo" else contract.load()
+
+
 @pytest.fixture
-def hub(github_contract: Contract, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """GitHub with an upstream, a fork of it, and the user `me`; no other token than those of the test is around."""
+def hub(kind: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A forge with an upstream, a fork of it, and the user `me`; no other token than those of the test is around."""
     for name in ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
-    with serving(github_contract) as served:
+    for names in VARIABLES.values():
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    described = request.getfixturevalue("github_contract") if kind == "github" else contract_of(kind)
+    with serving(described, HUBS[kind]) as served:
         served.repositories = {UP: Repo(), MINE: Repo(parent=UP)}
         served.tokens = {TOKEN: "me", READER: "me"}
         served.readers = {READER}
-        monkeypatch.setenv("GITHUB_API_URL", served.url)
-        monkeypatch.setenv("GH_TOKEN", TOKEN)
+        for name, value in zip(VARIABLES[kind], (served.url, TOKEN), strict=True):
+            monkeypatch.setenv(name, value)
         yield served
         assert served.faults == []

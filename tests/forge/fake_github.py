@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..loopback import listening
 from . import fake_threads
-from .contract import Contract, Fault, Operation
+from .contract import Fault, Operation
 from .fake_threads import Call, Issue
 
 JSON = "application/json; charset=utf-8"
@@ -91,12 +91,16 @@ class Refusal(Exception):
 class Hub:
     """What is kept."""
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: Any) -> None:
         self.contract = contract
         self.repositories: dict[str, Repo] = {}
         self.tokens: dict[str, str] = {}
         self.readers: set[str] = set()
         """Tokens that may read only."""
+        self.apps: set[str] = set()
+        """Tokens of programs, which may not ask who they are."""
+        self.permissions: dict[str, str] = {}
+        """The rights of accounts in every repository."""
         self.behind: dict[str, int] = {}
         self.runs: dict[str, list[tuple[str, str | None]]] = {}
         """Checks of GitHub's apps by commit: name, conclusion (None: has not ended)."""
@@ -154,6 +158,10 @@ class Hub:
                 if user is None:
                     raise Refusal(401, "Requires authentication")
                 return Answer(200, self._user(user))
+            case "post /graphql":
+                return Answer(200, {"data": {"viewer": {"login": user}}})
+            case "get REPO/collaborators/{username}/permission":
+                return self._permission(values["username"])
             case "get /search/issues":
                 return Answer(200, self._found(query["q"], int(query.get("per_page", 30))))
             case "get REPO":
@@ -180,6 +188,10 @@ class Hub:
             return Answer(*fake_threads.answered(act, Call(self, known or "", values, query, sent, user)))
         except LookupError:
             raise Refusal(404, "Not Found") from None
+
+    def refusal(self, status: int, message: str) -> Refusal:
+        """An answer that refuses, in the forge's form."""
+        return Refusal(status, message)
 
     def one(self, repository: str, number: int) -> Request:
         for one in self.repositories[repository].pulls:
@@ -217,6 +229,14 @@ class Hub:
             draft=sent.get("draft", False),
             modify=sent.get("maintainer_can_modify", False),
         )
+
+    def _permission(self, login: str) -> Answer:
+        if login.endswith("[bot]"):
+            raise Refusal(404, f"{login} is not a user")
+        example = self.contract.example("/repos/{owner}/{repo}/collaborators/{username}/permission")
+        level = self.permissions.get(login, "read")
+        user = example["user"] | {"login": login, "role_name": level}  # the example lacks what the document demands
+        return Answer(200, example | {"permission": level, "user": user})
 
     def _user(self, login: str) -> Json:
         unset = dict.fromkeys(("name", "company", "blog", "location", "email", "hireable", "bio"))
@@ -347,7 +367,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.respond(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
-    do_PATCH = do_POST
+    do_PATCH = do_PUT = do_POST
 
     def do_DELETE(self) -> None:
         self.respond(b"")
@@ -385,7 +405,9 @@ class Handler(BaseHTTPRequestHandler):
         hub = self.hub
         kind, _, token = self.headers.get("Authorization", "").partition(" ")
         if token and (kind.lower() not in ("bearer", "token") or token not in hub.tokens):
-            raise Refusal(401, "Bad credentials")
+            raise hub.refusal(401, "Bad credentials")
+        if token in hub.apps and operation.path == "/user":
+            raise Refusal(403, "Resource not accessible by integration")
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         if self.headers.get("Accept") == DIFF:
             name = f"{operation.values['owner']}/{operation.values['repo']}"
@@ -402,6 +424,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, answer: Answer) -> None:
         data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        if answer.status == 204:
+            data = b""
         if not isinstance(answer.body, bytes):
             try:
                 self.hub.contract.check_answer(self.command, self.path, answer.status, data)
@@ -459,9 +483,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(contract: Contract) -> Iterator[Hub]:
-    """GitHub, as long as the block runs; at its end nobody may have asked what GitHub would refuse."""
-    hub = Hub(contract)
+def serving(contract: Any, kind: type[Hub] = Hub) -> Iterator[Hub]:
+    """A forge, as long as the block runs; at its end nobody may have asked what it would refuse."""
+    hub = kind(contract)
     with listening(type("Bound", (Handler,), {"hub": hub})) as port:
         hub.url = f"http://127.0.0.1:{port}"
         yield hub

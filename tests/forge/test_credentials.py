@@ -7,6 +7,7 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.forge import credentials
+from stack.forge.services import FORGEJO, GITLAB, SERVICES, Service
 
 # As gh writes it.
 HOSTS = """\
@@ -31,7 +32,8 @@ echo gho_keyring
 @pytest.fixture
 def config(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """gh's folder; there is no gh on PATH."""
-    for name in (*credentials.VARIABLES, *credentials.ENTERPRISE, credentials.HOST, "GH_CONFIG_DIR", "GITHUB_API_URL"):
+    own = [name for one in SERVICES.values() for name in (*one.token_variables, one.host_variable, one.api_variable)]
+    for name in (*own, *credentials.ENTERPRISE, "GH_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(home / "bin"))
     (home / "bin").mkdir()
@@ -129,3 +131,24 @@ def test_what_is_no_token_is_not_shown(config: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(StackError, match="the value in GH_TOKEN is not a token") as caught:
         credentials.token("github.com")
     assert "words" not in str(caught.value).partition(":")[0]
+
+
+@pytest.mark.parametrize("service", [GITLAB, FORGEJO], ids=lambda service: service.title)
+def test_the_token_of_another_forge_is_for_its_host(config: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    [variable] = service.token_variables
+    assert credentials.missing(service.home, service) == f"set {variable} to a token that may write {service.pulls}"
+    monkeypatch.setenv(variable, "mine")
+    monkeypatch.setenv("GH_TOKEN", "ghp_other")
+    assert (credentials.token(service.home, service), credentials.token("git.example.org", service)) == ("mine", None)
+    assert credentials.missing("git.example.org", service).startswith(
+        f"set {service.host_variable} to git.example.org and {variable} to"
+    )
+    monkeypatch.setenv(service.host_variable, "git.example.org")
+    assert credentials.token("git.example.org", service) == "mine"
+    monkeypatch.delenv(service.host_variable)
+    monkeypatch.setenv(service.api_variable, "https://proxy.example.org/api")
+    assert credentials.token("git.example.org", service) == "mine"
+    monkeypatch.setenv(variable, "two words")
+    with pytest.raises(StackError) as caught:
+        credentials.token(service.home, service)
+    assert "two" not in str(caught.value)

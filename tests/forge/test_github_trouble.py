@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from stack.base.errors import StackError
-from stack.forge import connection, github
+from stack.forge import asking, connection
 from stack.forge.github import DroppedError, GitHub
 from stack.forge.repositories import Repository
 
@@ -106,7 +106,7 @@ def test_limits_are_waited_for_as_the_headers_say(pushed: Hub, limit: Answer) ->
 
 
 def test_a_limit_without_headers_takes_its_minute(pushed: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(github, "LEAST", 1.0)
+    monkeypatch.setattr(asking, "LEAST", 1.0)
     pushed.trouble("GET /user", Answer(403, SECONDARY))
     pushed.trouble("GET /user", Answer(429, SECONDARY, {"Retry-After": "soon"}))
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def test_a_limit_that_lasts_is_not_waited_for(pushed: Hub) -> None:
 
 
 def test_a_limit_that_comes_again_and_again_ends(pushed: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(github, "PATIENCE", 2.5)
+    monkeypatch.setattr(asking, "PATIENCE", 2.5)
     pushed.trouble("GET /user", Answer(429, SECONDARY, {"Retry-After": "-5"}), times=100)
     assert "takes no more requests for now" in refusal(GitHub("github.com").login)
     assert pushed.asked("GET /user") == 3
@@ -237,7 +237,7 @@ def test_an_answer_that_repeats_the_token(hub: Hub) -> None:
 
 def test_nobody_answers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:1")
-    monkeypatch.setattr(github, "_PAUSE", 0.01)
+    monkeypatch.setattr(asking, "_PAUSE", 0.01)
     assert (
         refusal(GitHub("github.com").login) == "the connection to github.com failed when asked who you are: check the network"
     )

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.forge import github
+from stack.base.progress import silent
+from stack.forge import asking
 from stack.forge.github import GitHub
+from stack.forge.github_threads import GitHubThreads
 from stack.forge.repositories import Repository
+from stack.forge.services import SERVICES, Kind
 from stack.forge.threads import Threads
+from stack.watch import forges
 
 TOKEN = "ghp_ThisIsMySecretTokenAndNobodyElses00"
 UP = Repository("github.com", "up", "gamma")
@@ -51,8 +55,8 @@ def liar(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Liar]:
     del home
     for name in ("GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(github, "_PAUSE", 0.01)
-    monkeypatch.setattr(github, "PATIENCE", 0.05)
+    monkeypatch.setattr(asking, "_PAUSE", 0.01)
+    monkeypatch.setattr(asking, "PATIENCE", 0.05)
     with Liar(("127.0.0.1", 0), _Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setenv("GITHUB_API_URL", f"http://127.0.0.1:{server.server_port}")
@@ -112,7 +116,7 @@ def test_issues_with_fields_of_wrong_types(liar: Liar, field: str, value: Any) -
     """Any answer gives an issue of texts and a number, or an error of one line."""
     liar.body = json.dumps([ISSUE | {field: value}]).encode()
     try:
-        [thread] = Threads(GitHub("github.com"), UP).issues()
+        [thread] = GitHubThreads(GitHub("github.com"), UP).issues()
     except StackError as refused:
         assert str(refused).isprintable()
         return
@@ -123,7 +127,7 @@ def test_issues_with_fields_of_wrong_types(liar: Liar, field: str, value: Any) -
 def test_runs_with_control_characters(liar: Liar) -> None:
     run = {"created_at": "2026\x1b[2J", "conclusion": "good\x07", "event": "x"}
     liar.body = json.dumps({"workflow_runs": [run]}).encode()
-    [found] = Threads(GitHub("github.com"), UP).runs("x.yml", 5) or ()
+    [found] = GitHubThreads(GitHub("github.com"), UP).runs("x.yml", 5) or ()
     assert (found.began, found.conclusion) == ("2026?[2J", "good?")
 
 
@@ -131,9 +135,9 @@ def test_runs_with_control_characters(liar: Liar) -> None:
 def test_runs_of_wrong_types(liar: Liar, runs: Any) -> None:
     liar.body = json.dumps({"workflow_runs": runs}).encode()
     if runs == {}:
-        assert Threads(GitHub("github.com"), UP).runs("x.yml", 5) == ()
+        assert GitHubThreads(GitHub("github.com"), UP).runs("x.yml", 5) == ()
     else:
-        assert "gives an invalid answer" in refusal(lambda: Threads(GitHub("github.com"), UP).runs("x.yml", 5))
+        assert "gives an invalid answer" in refusal(lambda: GitHubThreads(GitHub("github.com"), UP).runs("x.yml", 5))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -151,3 +155,77 @@ def test_pages_without_end(liar: Liar) -> None:
     liar.body = json.dumps([PULL | {"head": PULL["head"] | {"label": "me:one"}}] * 100).encode()  # type: ignore[operator]
     assert len(GitHub("github.com").pulls_from(UP, "me:one")) == 1000
     assert liar.asked == 10
+
+
+USER = {"id": 1, "username": "me", "login": "me"}
+ISSUES: dict[str, dict[str, Any]] = {
+    "gitlab": {"iid": 1, "title": "One", "description": "text", "state": "opened", "labels": ["x"], "author": USER},
+    "forgejo": {"number": 1, "title": "One", "body": "text", "state": "open", "labels": [{"name": "x"}], "user": USER},
+}
+PULLS: dict[str, dict[str, Any]] = {
+    "gitlab": ISSUES["gitlab"] | {"draft": True, "source_branch": "b", "source_project_id": 1, "target_project_id": 1},
+    "forgejo": ISSUES["forgejo"] | {"merged": False, "head": {"ref": "b", "repo": {"full_name": "up/gamma"}}},
+}
+RUNS: dict[str, Any] = {
+    "gitlab": [
+        {"id": 1, "description": "stack-watch", "status": "success", "source": "schedule", "created_at": "2026-11-27T03:00:00Z"}
+    ],
+    "forgejo": {
+        "workflow_runs": [
+            {
+                "id": 1,
+                "workflow_id": "x.yml",
+                "status": "success",
+                "trigger_event": "schedule",
+                "created": "2026-11-27T03:00:00Z",
+            }
+        ]
+    },
+}
+HOSTILE = [7.5, -1, True, [], {}, None, [[]], [7], {"login": 7}, "\x1b[2J", "0001-01-01T00:00:00+14:00", 10**40]
+
+
+def other(kind: str, liar: Liar, monkeypatch: pytest.MonkeyPatch) -> Threads:
+    """The client of another forge, which the liar plays."""
+    service = SERVICES[Kind(kind)]
+    monkeypatch.setenv(service.api_variable, f"http://127.0.0.1:{liar.server_port}")
+    monkeypatch.setenv(service.token_variables[0], TOKEN)
+    return forges.connected(Repository(service.home, "up", "gamma"), service, silent)
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("kind", ["gitlab", "forgejo"])
+def test_other_forges_that_lie(liar: Liar, kind: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any answer gives plain values, or an error of one line."""
+    forge = other(kind, liar, monkeypatch)
+    calls: list[tuple[Any, Callable[[], object]]] = [
+        *(([ISSUES[kind] | {field: value}], forge.issues) for field in ISSUES[kind]),
+        *(([PULLS[kind] | {field: value}], lambda: forge.pulls("b")) for field in PULLS[kind]),
+        *((body, lambda: forge.runs("x.yml", 5)) for body in lies(RUNS[kind], value)),
+        *(
+            (value, call)
+            for call in (forge.issues, lambda: forge.comments(1), forge.default_branch, lambda: forge.trusts("you"))
+        ),
+    ]
+    for body, call in calls:
+        liar.body = json.dumps(body).encode()
+        try:
+            found = call()
+        except StackError as refused:
+            assert str(refused).isprintable()
+            assert TOKEN not in str(refused)
+            continue
+        for each in found if isinstance(found, tuple) else ():
+            assert isinstance(getattr(each, "title", "") + getattr(each, "body", "") + getattr(each, "began", ""), str)
+            assert getattr(each, "began", "").isprintable()
+    forge.close()
+
+
+def lies(document: Any, value: Any) -> Iterator[Any]:
+    """Replace each value of a document, one at a time."""
+    if isinstance(document, dict):
+        for key, inner in document.items():
+            yield from (document | {key: lie} for lie in (value, *lies(inner, value)))
+    elif isinstance(document, list):
+        for lie in (value, *lies(document[0], value)):
+            yield [lie]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from stack.carry.upstream_stores import Place, Stores
+from stack.deploy.shapes import config_file, families, quantization
+from stack.deploy.shapes.keys import Keys
 from stack.model.stack import load
 from stack.serving import layout
-from stack.serving.shapes import config_file, families, quantization
-from stack.serving.shapes.keys import Keys
 from stack.store import cache
 
-from ..serving.shapes.configs import ALL
+from ..deploy.shapes.configs import ALL
 
 ROOT = Path(__file__).parents[2]
 MODELS = "vllm/model_executor/models"

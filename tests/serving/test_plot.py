@@ -16,7 +16,7 @@ from stack.serving.measured import Measured
 from stack.serving.roofline import Roofline
 from stack.serving.traffic import COMPONENTS
 
-from .shapes.configs import QWEN35
+from ..deploy.shapes.configs import QWEN35
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, hardware, recipes
+from stack.deploy import checkpoints, formats, hardware, recipes
+from stack.deploy.formats import BF16, MXFP4, QUANTIZED
 from stack.deploy.recipes import Backends, Hardware, Recipe
-from stack.serving import formats, layout, roofline, traffic
-from stack.serving.formats import BF16, MXFP4, QUANTIZED
+from stack.serving import layout, roofline, traffic
 from stack.serving.roofline import Roofline
 from stack.validation.pack import recipes as pack
 
@@ -337,7 +337,8 @@ def test_gpus_of_which_nothing_is_known() -> None:
         lying(serving(), "10.0")
 
 
-def test_a_model_whose_shape_is_not_known() -> None:
+def test_a_model_whose_shape_is_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checkpoints, "SHAPES", tmp_path)
     with pytest.raises(
         StackError,
         match=r"serves GadflyII/GLM-4\.7-Flash-NVFP4, whose shape is not known here: name its config.json with --config",

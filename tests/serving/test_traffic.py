@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.deploy import checkpoints
+from stack.deploy import checkpoints, formats
 from stack.deploy.checkpoints import Shape
-from stack.serving import formats, layout, traffic
-from stack.serving.formats import BF16, MXFP4, QUANTIZED, Format
+from stack.deploy.formats import BF16, MXFP4, QUANTIZED, Format
+from stack.serving import layout, traffic
 from stack.serving.layout import ROUNDING, Layout
 
 PUBLISHED = checkpoints.load("gpt-oss-120b").shape

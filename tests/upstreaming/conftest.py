@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ..carry.world import home, isolate
-from ..forge.conftest import MINE, READER, TOKEN, UP, github_contract, hub, pytest_itemcollected
+from ..forge.conftest import MINE, READER, TOKEN, UP, github_contract, hub, kind, pytest_itemcollected
 from . import forge as forges
 from .forge import Forge
 from .world import Contributor, contributor, fill
 
-__all__ = ["MINE", "READER", "TOKEN", "UP", "github_contract", "home", "hub", "pytest_itemcollected"]
+__all__ = ["MINE", "READER", "TOKEN", "UP", "github_contract", "home", "hub", "kind", "pytest_itemcollected"]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from stack.watch.plan import BranchTip
 from stack.watch.writes import AddComment, EditIssue, EditPull, OpenIssue, OpenPull, PushBranch, RemoveLabel, Write
 
 BRANCH = "stack-watch/gamma"
+US = "us"
+"""The account of the token."""
 
 
 def night(*outcomes: Outcome, revision: str = "v2.1", main: str = "abc", report: str = "# Report") -> Night:
@@ -25,6 +27,10 @@ def carried(release: str = "v2.1", commit: str = "c1", **values: object) -> Carr
     rows = (PatchRow("one/gamma/hook", Outcome.CLEAN, False), PatchRow("one/gamma/gone", Outcome.LANDED, False, ("1234 Fix",)))
     made = CarriedRelease("gamma", "v2.0", release, release, BRANCH, "main", commit, rows)
     return replace(made, **values)  # type: ignore[arg-type]
+
+
+def trusts(author: str) -> bool:
+    return author == US
 
 
 @dataclass
@@ -42,27 +48,35 @@ class Model:
         number = len(self.issues) + len(self.pulls) + 1
         match write:
             case OpenIssue():
-                self.issues.append(Thread(number, write.title, write.body, ThreadState.OPEN))
+                self.issues.append(Thread(number, write.title, write.body, ThreadState.OPEN, author=US))
             case EditIssue():
                 self._issue(write.number, title=write.title, body=write.body, state=write.state)
             case AddComment():
-                self.comments.append(Comment(write.body))
+                self.comments.append(Comment(write.body, US))
             case RemoveLabel():
-                self.issues = [replace(one, labels=_without(one, write)) for one in self.issues]
-                self.pulls = [replace(one, labels=_without(one, write)) for one in self.pulls]
+                if write.pull:
+                    self.pulls = [replace(one, labels=_without(one, write)) for one in self.pulls]
+                else:
+                    self.issues = [replace(one, labels=_without(one, write)) for one in self.issues]
             case PushBranch():
                 assert write.expected == (self.tip.commit if self.tip else None)
                 self.tip = BranchTip(write.commit, True)
             case OpenPull():
                 assert self.tip is not None
                 assert not any(pull.state.lives for pull in self.pulls)
-                self.pulls.insert(0, PullThread(number, write.title, write.body, PullState.DRAFT))
+                shown = f"pull request #{number}"
+                self.pulls.insert(0, PullThread(number, write.title, write.body, PullState.DRAFT, (), shown))
             case EditPull():
                 state = {"state": PullState.CLOSED} if write.closed else {}
                 self.pulls = [
-                    replace(pull, title=write.title, body=write.body, **state) if pull.number == write.number else pull
+                    replace(pull, title=write.title, body=write.body, **state) if pull.number == write.pull.number else pull
                     for pull in self.pulls
                 ]
+
+    @property
+    def ours(self) -> list[Comment]:
+        """The comments that count."""
+        return [each for each in self.comments if trusts(each.author)]
 
     def _issue(self, number: int, **values: object) -> None:
         self.issues = [replace(one, **values) if one.number == number else one for one in self.issues]  # type: ignore[arg-type]
@@ -79,7 +93,7 @@ class Model:
         if does == "commit" and self.tip is not None:
             self.tip = BranchTip(f"{self.tip.commit}-theirs", False)
         if does == "comment":
-            self.comments.append(Comment("<!-- stack-watch outcome 0000 -->", trusted=False))
+            self.comments.append(Comment("<!-- stack-watch outcome 0000 -->", "stranger"))
 
 
 def _acted(thread: Thread, does: str) -> Thread:

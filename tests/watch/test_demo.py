@@ -5,20 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ..forge.contract import Contract
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_second_night_writes_nothing(github_contract: Contract) -> None:
-    done = subprocess.run([sys.executable, "examples/watch_demo.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_the_second_night_writes_nothing(kind: str, github_contract: Contract) -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/watch_demo.py", "--forge", kind], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for part in (
-        "== Issue #2: up: 1 patch needs a person",
+        f"== Issue #{1 if kind == 'gitlab' else 2}: up: 1 patch needs a person",
         "- `one/up/hook`: **conflict** at `v1.2` (release)",
-        "== Draft pull request #1: Carry the stack to up v1.1",
+        f"== Draft {'merge' if kind == 'gitlab' else 'pull'} request #1: Carry the stack to up v1.1",
         "## Dropped, since upstream has it",
         "== The first night made 3 writes, the second one 0.",
-        "1 issue, 1 pull request",
+        f"1 issue, 1 {'merge' if kind == 'gitlab' else 'pull'} request",
     ):
         assert part in done.stdout

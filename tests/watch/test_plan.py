@@ -18,20 +18,20 @@ from stack.watch.plan import BranchTip
 from stack.watch.writes import AddComment, EditIssue, EditPull, OpenIssue, OpenPull, PushBranch, RemoveLabel, Write
 
 from ..carry.trees import PROPERTY
-from .model import Model, carried, night
+from .model import US, Model, carried, night, trusts
 
 DAY = date(2026, 11, 27)
 FINE, BAD, WORSE = night(Outcome.CLEAN), night(Outcome.CONFLICT), night(Outcome.CONFLICT, Outcome.DRIFTED)
 
 
-def planned(model: Model, found: Night, today: date = DAY) -> tuple[Write, ...]:
-    return plan.for_issue(found, plan.find_issue(model.issues, "gamma"), model.comments, today)
+def planned(model: Model, found: Night, today: date = DAY, page: str = "") -> tuple[Write, ...]:
+    return plan.for_issue(found, plan.find_issue(model.issues, "gamma", trusts), model.ours, today, page=page)
 
 
-def run(model: Model, found: Night, today: date = DAY, most: int = 99) -> list[Write]:
+def run(model: Model, found: Night, today: date = DAY, most: int = 99, page: str = "") -> list[Write]:
     """Carry plans out until one is empty; `most` writes, then the run is killed."""
     done: list[Write] = []
-    while len(done) < most and (writes := planned(model, found, today)):
+    while len(done) < most and (writes := planned(model, found, today, page)):
         for write in writes[: most - len(done)]:
             model.apply(write)
             done.append(write)
@@ -76,6 +76,23 @@ def test_the_heartbeat_is_renewed_after_a_week_without_a_comment() -> None:
     assert run(model, BAD, later) == []
 
 
+@pytest.mark.parametrize(("page", "writes"), [("https://forge/me/stack/actions", 0), ("", 4)])
+def test_thirty_nights_without_a_change(page: str, writes: int) -> None:
+    """Where the forge shows when the workflow ran, nothing is written. Elsewhere the date is renewed every week."""
+    model = Model()
+    run(model, BAD, page=page)
+    made = [write for day in range(1, 31) for write in run(model, BAD, DAY + timedelta(day), page=page)]
+    assert kinds(made) == [EditIssue] * writes
+    assert ("This date is renewed at least every week" in model.issues[0].body) is not bool(page)
+
+
+def test_a_forge_that_shows_no_runs_any_more_gets_the_date_back() -> None:
+    model = Model()
+    run(model, BAD, page="https://forge/me/stack/actions")
+    assert kinds(run(model, BAD)) == [EditIssue]
+    assert run(model, BAD) == []
+
+
 def test_a_new_commit_of_main_changes_the_text_without_a_comment() -> None:
     model = Model()
     run(model, BAD)
@@ -107,7 +124,7 @@ def test_hold_and_retry() -> None:
 
 
 def test_a_stranger_cannot_offer_an_issue_or_an_outcome() -> None:
-    theirs = Thread(1, "t", run(Model(), BAD)[0].body, ThreadState.OPEN, trusted=False)  # type: ignore[union-attr]
+    theirs = Thread(1, "t", run(Model(), BAD)[0].body, ThreadState.OPEN, author="stranger")  # type: ignore[union-attr]
     model = Model([theirs])
     assert kinds(run(model, BAD)) == [OpenIssue]
     model.person("comment")
@@ -117,7 +134,7 @@ def test_a_stranger_cannot_offer_an_issue_or_an_outcome() -> None:
 
 @pytest.mark.parametrize("state", ["{}", '{"day": "soon", "opened": 3}', "{[}", '{"day": "9999-99-99"}'])
 def test_a_damaged_mark_is_written_anew(state: str) -> None:
-    model = Model([Thread(1, "t", f"<!-- stack-watch issue gamma {state} -->\ntext", ThreadState.OPEN)])
+    model = Model([Thread(1, "t", f"<!-- stack-watch issue gamma {state} -->\ntext", ThreadState.OPEN, author=US)])
     assert EditIssue in kinds(run(model, BAD))
     assert run(model, BAD) == []
     assert len(model.issues) == 1
@@ -145,7 +162,7 @@ def test_nights_that_are_killed_leave_one_issue_and_lose_nothing(nights: list[tu
     model.person("release")
     run(model, last, DAY + timedelta(99))
     [issue] = model.issues
-    told = [outcome for each in model.comments if each.trusted and (outcome := marks.comment(each.body))]
+    told = [outcome for each in model.ours if (outcome := marks.comment(each.body))]
     assert all(before != after for before, after in itertools.pairwise(told))
     mark = marks.issue(issue.body, "gamma")
     assert mark is not None
@@ -201,6 +218,20 @@ def test_a_pull_request_that_is_out_of_date_is_closed() -> None:
     assert kinds(run_pull(model, None)) == [EditPull]
     assert model.pulls[0].state is PullState.CLOSED
     assert run_pull(model, None) == []
+
+
+def test_a_lane_has_a_pull_request_of_its_own() -> None:
+    """That of `main` is not taken for it, and the other way round."""
+    lane = carried(lane="old", branch="stack-watch-lanes/gamma/old")
+    model = Model()
+    run_pull(model, carried())
+    [push, opened] = plan.for_pull("gamma/old", lane, None, model.pulls)
+    assert isinstance(push, PushBranch)
+    assert push.branch == "stack-watch-lanes/gamma/old"
+    assert isinstance(opened, OpenPull)
+    assert opened.title == "Carry lane old to gamma v2.1"
+    assert marks.pull(opened.body, "gamma/old") is not None
+    assert marks.pull(opened.body, "gamma") is None
 
 
 def test_a_branch_that_somebody_else_made_is_left_alone() -> None:

@@ -9,14 +9,19 @@ import pytest
 
 from tests.cli.conftest import SCRIPT
 
+from ..forge.fake_forgejo import ForgejoHub
 from ..forge.fake_threads import Issue
 from ..upstreaming.forge import Request
 from .world import BRANCH, CONFLICT, FIXED, OWN, Maintainer
 
-FIRST = 3
-"""Writes of the first night: a push, a pull request, an issue."""
+FIRST = {"github": 3, "gitlab": 3, "forgejo": 4}
+"""Writes of the first night: a push, a pull request, an issue; at a Forgejo also the label of the issue."""
 LATER = 6
 """Writes of a later night: a push, a pull request with its label, an issue with a comment and its label."""
+KILLED_FIRST = [
+    pytest.param(kind, number, id=f"{kind}-{number}") for kind, most in FIRST.items() for number in range(1, most + 1)
+]
+KILLED_LATER = [pytest.param(kind, number, id=f"{kind}-{number}") for kind in FIRST for number in range(1, LATER + 1)]
 
 
 class Killer:
@@ -62,6 +67,8 @@ def check(me: Maintainer, killer: Killer, release: str, comments: int) -> None:
     assert killer.night() in (0, 1)
     pulls = me.hub.repositories[OWN].pulls
     assert [(pull.title, pull.state, pull.labels) for pull in pulls] == [(f"Carry the stack to up {release}", "open", [])]
+    if isinstance(me.hub, ForgejoHub):
+        assert sorted(me.hub.labels) == sorted(set(me.hub.labels))
     issues: list[Issue] = me.issues
     assert [(len(issue.comments), issue.labels) for issue in issues] == [(comments, ["stack-watch"])]
     pins = subprocess.run(
@@ -74,7 +81,7 @@ def check(me: Maintainer, killer: Killer, release: str, comments: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, FIRST + 1))
+@pytest.mark.parametrize(("kind", "number"), KILLED_FIRST)
 def test_the_first_night(me: Maintainer, number: int, after: bool) -> None:
     me.release("v1.1", {"b.py": FIXED})
     me.release("v1.2", CONFLICT)
@@ -85,7 +92,7 @@ def test_the_first_night(me: Maintainer, number: int, after: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, LATER + 1))
+@pytest.mark.parametrize(("kind", "number"), KILLED_LATER)
 def test_a_later_night(me: Maintainer, number: int, after: bool) -> None:
     me.release("v1.1", {"b.py": FIXED})
     killer = Killer(me)
@@ -98,10 +105,11 @@ def test_a_later_night(me: Maintainer, number: int, after: bool) -> None:
     check(me, killer, "v1.2", 1)
 
 
-def test_there_are_no_more_writes(me: Maintainer) -> None:
+@pytest.mark.parametrize("kind", FIRST)
+def test_there_are_no_more_writes(me: Maintainer, kind: str) -> None:
     """A night that is to be killed at one write more ends by itself, so the tests above cover all of them."""
     me.release("v1.1", {"b.py": FIXED})
     me.release("v1.2", CONFLICT)
     killer = Killer(me)
-    assert killer.night(FIRST + 1, after=True) == 1
-    assert len(me.writes()) == FIRST
+    assert killer.night(FIRST[kind] + 1, after=True) == 1
+    assert len(me.writes()) == FIRST[kind]

@@ -27,6 +27,10 @@ def issue(days: int) -> Thread:
     return Thread(4, "t", marks.of_issue("up", IssueMark("a", "a", "a", day)), ThreadState.CLOSED)
 
 
+def standing(runs: list[WorkflowRun] | None, found: Thread, upstreams: list[str]) -> status.Standing:
+    return status.standing(runs, lambda name: found if name == "up" else None, upstreams, NOW)
+
+
 @pytest.mark.parametrize(
     ("runs", "hours", "failures", "overdue"),
     [
@@ -39,20 +43,28 @@ def issue(days: int) -> Thread:
     ],
 )
 def test_runs(runs: list[WorkflowRun], hours: int | None, failures: int, overdue: bool) -> None:
-    found = status.standing(runs, [issue(0)], ["up"], NOW)
+    found = standing(runs, issue(0), ["up"])
     assert found.runs is not None
     assert (found.runs.hours, found.runs.failures, found.runs.overdue) == (hours, failures, overdue)
     assert found.needs_person is (overdue or failures > 0)
 
 
 @pytest.mark.parametrize(("days", "late"), [(0, False), (8, False), (9, True)])
-def test_the_date_in_the_issue(days: int, late: bool) -> None:
-    found = status.standing([ran(5)], [issue(days)], ["up"], NOW)
-    assert (found.issues[0].days, found.issues[0].late, found.needs_person) == (days, late, late)
+@pytest.mark.parametrize("runs", [None, [], [ran(51)]], ids=["no workflow", "no run", "overdue"])
+def test_the_date_in_the_issue_counts_where_the_forge_shows_no_run(
+    runs: list[WorkflowRun] | None, days: int, late: bool
+) -> None:
+    found = standing(runs, issue(days), ["up"])
+    assert (found.issues[0].days, found.issues[0].late, found.needs_person) == (days, late, True)
+
+
+def test_an_old_date_is_fine_while_the_workflow_runs() -> None:
+    found = standing([ran(5)], issue(200), ["up"])
+    assert (found.issues[0].days, found.issues[0].late, found.needs_person) == (200, False, False)
 
 
 def test_an_upstream_without_an_issue_is_late() -> None:
-    found = status.standing([ran(5)], [issue(0)], ["up", "other"], NOW)
+    found = standing([ran(5)], issue(0), ["up", "other"])
     assert [each.late for each in found.issues] == [False, True]
 
 

@@ -18,6 +18,9 @@ HOSTILE = "x` <script> @somebody #12 -->\n# Heading | cell [link](https://exampl
 def test_an_issue_says_what_needs_a_person_and_until_when_it_is_fresh() -> None:
     found = night(Outcome.CLEAN, Outcome.CONFLICT)
     text = issue_text.body(found, MARK, "Pull request #4 carries the stack to `v2.1`.")
+    shown = issue_text.body(found, MARK, page="https://forge/me/stack/actions")
+    assert "[The forge](https://forge/me/stack/actions) and `stack watch status` say when the nightly run last ran." in shown
+    assert "renewed" not in shown
     assert issue_text.title(found) == "gamma: 1 patch needs a person"
     assert marks.issue(text, "gamma") == MARK
     assert marks.issue(text, "alpha") is None

@@ -3,7 +3,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 from stack.store import git
 
@@ -21,6 +23,7 @@ FIXED = numbered("b", {30: "fixed"})
 HOOKED = numbered("a", {10: "hook"})
 PROOF = """
 from pathlib import Path
+from urllib.parse import unquote
 
 import c
 
@@ -79,8 +82,13 @@ class Maintainer:
 
     def writes(self) -> list[str]:
         """List the writes at the forge, in order of kind: requests to the API, then pushes."""
-        asked = [f"{method} {target.rpartition(OWN)[2]}" for method, target in self.hub.seen if method != "GET"]
+        asked = [f"{method} {unquote(target).rpartition(OWN)[2]}" for method, target in self.hub.seen if method != "GET"]
         return asked + [f"push {request.path.rpartition('/')[2]}" for request, _ in self.forge.seen if _pushes(request)]
+
+    def ran(self) -> None:
+        """Let the forge list a run of the workflow that began now."""
+        began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.hub.repositories[OWN].runs["stack-watch.yml"] = [(began, None)]
 
     def forget(self) -> None:
         self.hub.seen.clear()

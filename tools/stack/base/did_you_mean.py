@@ -16,6 +16,8 @@ _LONGEST = 200
 """Upper bound of the characters of a list of names in an error."""
 _NEAR = 0.7
 _MUCH = 0.15
+_SHORTEST = 3
+"""Letters of the shortest name in which one may be wrong: of two, every other pair would be near."""
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
@@ -40,6 +42,40 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
 def _ratio(typed: str, known: str) -> float:
     """Return how similar two names are; somebody who stops early means a name that begins like this."""
     return difflib.SequenceMatcher(None, typed, known).ratio() + (_MUCH if known.startswith(typed) else 0)
+
+
+def slip(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was certainly meant: only case and punctuation differ, or one letter is wrong, missing or swapped.
+
+    Digits have to be the same: `fp8` is not a slip of `fp4`.
+    """
+    wanted = _bare(name)
+    for limit in (0, 1):
+        for each in known:
+            bare = _bare(each)
+            if _digits(wanted) == _digits(bare) and _is_within_one(wanted, bare, limit):
+                return each
+    return None
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _digits(name: str) -> str:
+    return "".join(letter for letter in name if letter.isdigit())
+
+
+def _is_within_one(left: str, right: str, limit: int) -> bool:
+    """Tell whether two texts are equal, or, with a limit of 1, whether one insertion, deletion, replacement or swap makes them equal."""
+    if left == right or not limit or min(len(left), len(right)) < _SHORTEST:
+        return left == right
+    start = next((place for place, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+    if start is None:
+        return abs(len(left) - len(right)) == 1
+    first, second = left[start:], right[start:]
+    swapped = first[1:2] + first[:1] + first[2:]
+    return first[1:] == second[1:] or first[1:] == second or first == second[1:] or swapped == second
 
 
 def unknown_name(

@@ -271,7 +271,7 @@ def _measures(trees: Trees, subject: scripts.ScriptSubject, recipe: Recipe | Non
         use = yardstick.use_of(serve, target, found)
         asks = not use.flags.keys().isdisjoint(yardstick.ASKED)
         unfit = (each for objects, tree in trees if asks for each in check_use(objects, tree, use))
-        yield Measure(target, found, tuple(unfit))
+        yield yardstick.measure_of(serve, target, found, tuple(unfit), subject.script.path)
 
 
 def _again(

@@ -8,7 +8,7 @@ import click
 from stack.base.did_you_mean import unknown_name
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, one_line, print_json, print_table
-from stack.cli.sentences import say
+from stack.cli.sentences import fact, say
 from stack.doctor.knowledge import check, load
 from stack.doctor.knowledge.rule import Origin, Rule
 
@@ -57,7 +57,7 @@ def show(options: Options, name: str, as_json: bool) -> None:
     click.secho(rule.id, bold=True)
     for label, values in _described(rule):
         for value in values:
-            click.echo(f"  {label:<10} {one_line(value)}")
+            fact(f"{label:<10} {one_line(value)}", indent="  ", below=" " * 11)
 
 
 def _described(rule: Rule) -> list[tuple[str, tuple[str, ...]]]:

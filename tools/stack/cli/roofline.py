@@ -9,9 +9,9 @@ from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_recipes
 from stack.cli.rendering import rooflines as rendering
 from stack.deploy import recipes as known
+from stack.deploy.shapes import config_file
 from stack.serving import plot as drawing
 from stack.serving import roofline
-from stack.serving.shapes import config_file
 
 
 @click.command("roofline")

@@ -17,6 +17,10 @@ _STARTER = frozenset({"--host", "--port", "--model", "--headless"})
 _RANKS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 _USED = re.compile(r"\$\{(\w{1,60})\}|\$(\w{1,60})")
 _FILE = re.compile(r"(?!https?:)[^{\s]*\.(?:jinja2?|py|json|txt|yaml|yml|model)")
+_FOREIGN = (
+    "the server runs Python code of the model's repository, which may do all that you may: try without it, since vLLM has most models "
+    "itself, or read that code and name its revision with --revision"
+)
 _COMPUTED = "has a value that a shell would have to compute"
 _MOST = 300
 """Most flags, and most variables; recipes have some twenty."""
@@ -84,7 +88,9 @@ def draft(
     _demand_plain((name, value or "") for name, value in given)
     if model is None or not re.fullmatch(REPOSITORY, model):
         raise StackError(f"the model is {model or 'not named'!r:.100}, no repository", "name one with --model OWNER/NAME")
-    kept, said, found = _arguments(given)
+    kept, said, found = _arguments(
+        given, is_known=any(checkpoints.load(name).repository == model for name in checkpoints.known())
+    )
     profile = hardware.load(machine)
     nodes, about = _nodes(kept, unified=profile.unified, least=least, most=most)
     variables: dict[str, str] = {}
@@ -123,14 +129,23 @@ def _demand_plain(settings: Iterable[tuple[str, str]]) -> None:
             raise StackError(f"{name!r:.60} has control characters", "take them out of the file")
 
 
-def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str, str | None]], list[Said], str | None]:
-    """Return the flags that are kept, what is to be said of others, and the revision that a flag names."""
+def _arguments(
+    flags: Sequence[tuple[str, str | None]], *, is_known: bool
+) -> tuple[list[tuple[str, str | None]], list[Said], str | None]:
+    """Return the flags that are kept, what is to be said of others, and the revision that a flag names.
+
+    `is_known`: the model is one of ours, whose kind vLLM and transformers have themselves.
+    """
     kept, said, revision = list[tuple[str, str | None]](), list[Said](), None
     for name, value in flags:
         if name in _STARTER or name in BETWEEN:
             continue
         if (why := import_rules.flag(name, value)) is not None:
             said.append(Said(name, f"is left out: {why}", True))
+        elif name == "--trust-remote-code" and is_known and value in (None, "true", "True"):
+            said.append(
+                Said(name, "is left out: vLLM has this model itself, and needs no code of the model's repository", False)
+            )
         elif name == "--distributed-executor-backend" and value == "ray":
             said.append(Said(name, "nodes start without Ray here, by vLLM's own --nnodes", False))
         elif name == "--revision" and value and re.fullmatch("[0-9a-f]{40}", value):
@@ -138,7 +153,7 @@ def _arguments(flags: Sequence[tuple[str, str | None]]) -> tuple[list[tuple[str,
         else:
             kept.append((name, value))
             if name == "--trust-remote-code":
-                said.append(Said(name, "the server runs Python code of the model's repository", False))
+                said.append(Said(name, _FOREIGN, True))
             elif value is not None and _FILE.fullmatch(value):
                 said.append(Said(name, f"names the file {value}, which has to be where the server starts", True))
     return kept, said, revision

@@ -68,7 +68,7 @@ class Container:
 
     `is_started`: false for an image's own command, since the file does not say how the image will be started. `shared`: whether it has
     more of /dev/shm than the 64 MB that containers get. `image`: its name; None if it is not in the file. `lacks_gpu`: whether the file
-    gives it no GPU.
+    gives it no GPU. `binds`: folders of the machine, and where the container has them.
     """
 
     line: int
@@ -81,6 +81,7 @@ class Container:
     shared: bool = False
     image: Word | None = None
     lacks_gpu: bool = False
+    binds: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ def takes_arguments(image: str, first: str) -> bool:
 
 
 def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
-    """Parse `docker run …` and the like: the container, its image, the words after it, and whether the image's entry point gets them."""
+    """Parse `docker run …` and the like: the container, its image, its command, and whether the image's entry point gets that."""
     names = [Path(word.text).name for word in command]
     engine = next((at for at, name in enumerate(names) if name in ("docker", "podman", "nerdctl")), None)
     if engine is None or not {"run", "create"} & {*names[engine + 1 : engine + 3]}:
@@ -269,18 +270,28 @@ def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
         return [value for name, value in options if name in named]
 
     privileged = next((word.line for word in given("--privileged") if word.text != "false"), None)
+    volumes = given("-v", "--volume")
     mounts = [target for word in given("--mount") for target in re.findall(r"(?:target|destination|dst)=([^,]+)", word.text)]
     made = Container(
         command[engine].line,
         privileged,
         any(word.text == "host" for word in given("--network", "--net")),
         tuple(given("-p", "--publish")),
-        (*(word.text.split(":")[1] if ":" in word.text else word.text for word in given("-v", "--volume")), *mounts),
+        (*(word.text.split(":")[1] if ":" in word.text else word.text for word in volumes), *mounts),
         tuple(variable(word.text, word.line) for word in given("-e", "--env")),
         shared=bool(given("--shm-size")) or any(word.text == "host" for word in given("--ipc")),
         image=rest[0] if rest else None,
+        binds=tuple(bind for word in volumes if (bind := bound(word.text)) is not None),
     )
-    return made, rest[0].text if rest else "", rest[1:], not given("--entrypoint")
+    entry = next(reversed(given("--entrypoint")), None)
+    program = (entry,) if entry is not None and entry.text else ()
+    return made, rest[0].text if rest else "", (*program, *rest[1:]), entry is None
+
+
+def bound(text: str) -> tuple[str, str] | None:
+    """Return the folder of the machine in a short volume, and where the container has it; None for a volume with a name."""
+    source, colon, rest = text.partition(":")
+    return (source, rest.partition(":")[0]) if colon and source.startswith(("/", ".", "~", "$HOME/", "${HOME}/")) else None
 
 
 def variable(text: str, line: int) -> Setting:

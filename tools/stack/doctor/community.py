@@ -148,6 +148,7 @@ def _top(path: str, text: str) -> yaml.MappingNode:
         mark = getattr(failed, "problem_mark", None)
         raise StackError(f"{path}{f':{mark.line + 1}' if mark else ''} is not valid YAML", "correct it") from failed
     top = documents[0] if len(documents) == 1 else None
+    nodes.demand_bounded(top)
     keys = {key for key, _ in nodes.items(top)}
     if not isinstance(top, yaml.MappingNode) or keys & {"apiVersion", "services"} or not keys & {"command", "defaults"}:
         raise StackError(f"{path} is no recipe of this form", "name a file with `model`, `defaults` and `command`")

@@ -42,17 +42,26 @@ def once(text: str, findings: Sequence[Found], before: str) -> tuple[str, list[s
         for found in ordered
     ]
     # Edits that add come last: what they add may be there by then.
+    adds: list[list[str]] = [[] for _ in ordered]
     for place, found in enumerate(ordered):
         for edit in found.edits:
             name = edit.new[1:].split()[0] if edit.new.startswith(KEPT) else ""
             if name in made.added:
                 changed[place] = True
-            elif name and not any(line and _has(line, name) for line in made.lines):
-                changed[place] |= _apply(made, edit)
+            elif name and not any(line and _has(line, name) for line in made.lines) and _apply(made, edit):
+                changed[place] = True
+                adds[place].append(plain(edit.new.removeprefix(KEPT).strip()))
     reasons = [
-        f"{before.format(line=found.line)}{plain(found.what)}" for found, mends in zip(ordered, changed, strict=True) if mends
+        f"{before.format(line=found.line)}{plain(found.what)}{_added(added)}"
+        for found, mends, added in zip(ordered, changed, adds, strict=True)
+        if mends
     ]
     return "\n".join(_joined(made.lines)), reasons
+
+
+def _added(flags: Sequence[str]) -> str:
+    """Say which flags were added, mostly at the end of the command: their lines have no reason of their own."""
+    return f" (added to the command: {', '.join(flags)})" if flags else ""
 
 
 def _has(line: str, name: str) -> bool:

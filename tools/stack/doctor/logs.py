@@ -294,7 +294,7 @@ def _measured(subject: LogSubject) -> Iterator[Found]:
     target = Target(profile.title, profile.capability, int(profile.memory * 10**9), profile.unified)
     line = next((line.number for line in subject.lines if advice.names_arguments(line)), 1)
     serve = yardstick.from_log(given, subject.reading.model, line)
-    yield from yardstick.look(serve, yardstick.Measure(target, yardstick.checkpoint_of(serve, recipe)))
+    yield from yardstick.look(serve, yardstick.measure_of(serve, target, yardstick.checkpoint_of(serve, recipe)))
 
 
 def _graphs(subject: LogSubject) -> Iterator[Found]:

@@ -15,6 +15,7 @@ from stack.doctor.commands import (
     Flag,
     Serve,
     Setting,
+    bound,
     says_again,
     served,
     shell_commands,
@@ -73,7 +74,7 @@ def parse(found: Collector, path: str, text: str) -> None:
         where = f"{path}:{mark.line + 1}" if mark is not None else path
         raise StackError(f"{where} is not valid YAML", "correct it") from failed
     for top in documents:
-        nodes.demand_few_merges(top)
+        nodes.demand_bounded(top)
     if any(nodes.value(top, "apiVersion") is not None for top in documents):
         _kubernetes(found, documents)
         return
@@ -197,14 +198,16 @@ def _service(found: Collector, service: yaml.Node) -> None:
         shared=shm or any(mounted == _SHM for mounted in _mounts(nodes.value(service, "volumes"))),
         image=_word(nodes.value(service, "image")),
         lacks_gpu=_lacks_gpu(service),
+        binds=tuple(_binds(nodes.value(service, "volumes"))),
     )
     found.containers.append(container)
     found.settings += settings
     if (listed := nodes.value(service, "env_file")) is not None:
         found.sources += [nodes.text(nodes.value(file, "path") or file) for file in nodes.sequence(listed) or [listed]]
     parts = [part for name in ("entrypoint", "command") if (part := nodes.value(service, name)) is not None]
-    words = [word for part in parts for word in nodes.words(part)]
-    is_own = nodes.value(service, "entrypoint") is None
+    words = [word for part in parts if not nodes.is_null(part) for word in nodes.words(part)]
+    entry = nodes.value(service, "entrypoint")
+    is_own = entry is None or nodes.is_null(entry)
     serves = len(found.serves)
     _image_command(found, words, nodes.text(nodes.value(service, "image")), container, is_own=is_own)
     if nodes.value(service, "profiles") is None:
@@ -296,6 +299,18 @@ def _mounts(node: yaml.Node | None) -> Iterator[str]:
         else:
             parts = nodes.text(item).split(":")
             yield parts[1] if len(parts) > 1 else parts[0]
+
+
+def _binds(node: yaml.Node | None) -> Iterator[tuple[str, str]]:
+    """Yield the folders of the machine among the volumes of a service, and where the container has them."""
+    for item in nodes.sequence(node):
+        if isinstance(item, yaml.MappingNode):
+            given = {name: nodes.text(value) for name, value in nodes.items(item)}
+            found = bound(f"{given.get('source', '')}:{given['target']}") if "target" in given else None
+        else:
+            found = bound(nodes.text(item))
+        if found is not None:
+            yield found
 
 
 def _kubernetes(found: Collector, documents: Sequence[yaml.Node | None]) -> None:

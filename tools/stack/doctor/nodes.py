@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read YAML nodes with their lines: mappings with merged keys, texts, and commands."""
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary
@@ -13,6 +14,9 @@ from stack.doctor.shell import Word
 
 _MOST_MERGED = 200_000
 """Most keys that the merges (`<<`) of a document may add: a small file can merge one mapping thousands of times."""
+_FOLD = re.compile(r"(?<![\\\s])\n(?=[ \t]*\S)")
+_MOST_NODES = 1_000_000
+"""Most values of a document with all of its aliases expanded; a file without aliases has at most half as many."""
 _known: "WeakKeyDictionary[yaml.MappingNode, dict[str, yaml.Node]]" = WeakKeyDictionary()
 """Mappings with their merged keys. Rules ask for the keys of a mapping again and again."""
 
@@ -22,8 +26,8 @@ def words(node: yaml.Node | None) -> Iterator[Word]:
     if isinstance(node, yaml.SequenceNode):
         yield from (Word(shell.filled(text(item), {}), line(item)) for item in node.value)
     elif isinstance(node, yaml.ScalarNode):
-        # A folded block's value has lost its line breaks.
-        content = written(node) if node.style == ">" else str(node.value)
+        # A folded block's value has lost its line breaks: as continued lines they are blanks, and are counted.
+        content = _FOLD.sub(r" \\\n", written(node)) if node.style == ">" else str(node.value)
         yield from (word for command in shell.commands(content, line(node)) for word in command)
 
 
@@ -60,6 +64,11 @@ def text(node: yaml.Node | None) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 
+def is_null(node: yaml.Node) -> bool:
+    """Tell whether a value is null: compose then takes the image's."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
 def walk(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
     """Yield all mappings in a document, each once, outer ones first."""
     seen, left = set[int](), deque([node])
@@ -73,6 +82,45 @@ def walk(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
             left += [inner for _, inner in one.value]
         elif isinstance(one, yaml.SequenceNode):
             left += one.value
+
+
+def demand_bounded(top: yaml.Node | None) -> None:
+    """Check that a document's aliases and merges (`<<`) can be carried out.
+
+    Raises:
+        StackError: they stand for too much.
+
+    """
+    _demand_few_nodes(top)
+    demand_few_merges(top)
+
+
+def _demand_few_nodes(top: yaml.Node | None) -> None:
+    """Count the values of a document with its aliases expanded, without expanding them. An alias inside of its own value counts once."""
+    sizes, left = dict[int, int](), [(top, False)]
+    while left:
+        node, is_counted = left.pop()
+        if node is None or (id(node) in sizes and not is_counted):
+            continue
+        inner = _inner(node)
+        if not is_counted:
+            sizes[id(node)] = 1  # while it is being counted
+            left.append((node, True))
+            left += ((each, False) for each in inner if id(each) not in sizes)
+            continue
+        sizes[id(node)] = size = 1 + sum(sizes[id(each)] for each in inner)
+        if size > _MOST_NODES:
+            raise StackError(
+                f"line {line(node)} stands for more than {_MOST_NODES} values: its aliases (*) name others again and again",
+                "name a file with fewer aliases",
+            )
+
+
+def _inner(node: yaml.Node) -> list[yaml.Node]:
+    """Return the values in a mapping or a list; keys count, too."""
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return sequence(node)
 
 
 def demand_few_merges(top: yaml.Node | None) -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.doctor import manifests, python_code, shell, units
-from stack.doctor.commands import Collector, Container, Flag, Script, Serve, Setting, shell_commands
+from stack.doctor.commands import (
+    Collector,
+    Container,
+    Flag,
+    Script,
+    Serve,
+    Setting,
+    served,
+    shell_commands,
+    takes_arguments,
+)
 from stack.doctor.fix_files import LARGEST
 from stack.doctor.shell import Command, Word
 
@@ -86,11 +96,14 @@ def parse(path: str, text: str) -> Script:
 
 
 def _dockerfile(found: Collector, text: str) -> None:
-    container, line, at = Container(1, is_started=False), 1, 0
+    stage, line, at = _Stage(), 1, 0
     for instruction in _INSTRUCTION.finditer(text):
         name, rest = instruction[1].upper(), instruction[2]
         line, at = line + text.count("\n", at, instruction.start(2)), instruction.start(2)
-        if name in ("ENV", "ARG"):
+        if name == "FROM":
+            stage.start(found)
+            stage = _Stage(_image_of(rest))
+        elif name in ("ENV", "ARG"):
             words = next(shell.commands(rest, line), ())
             if words and "=" not in words[0].text:
                 words = (Word(f"{words[0].text}={' '.join(word.text for word in words[1:])}", words[0].line),)
@@ -101,7 +114,44 @@ def _dockerfile(found: Collector, text: str) -> None:
             ]
         elif name in ("CMD", "ENTRYPOINT"):
             listed = _json(rest, line) if rest.lstrip().startswith("[") else None
-            shell_commands(found, iter((listed,)) if listed else shell.commands(rest, line), container)
+            stage.give(name, [listed] if listed is not None else [*shell.commands(rest, line)], is_list=listed is not None)
+    stage.start(found)
+
+
+class _Stage:
+    """A stage of a Dockerfile: its image, and the last entry point and command, each with whether it is a list."""
+
+    def __init__(self, image: str = "") -> None:
+        self._image = image
+        self._entry: list[Command] | None = None
+        self._command: list[Command] = []
+        self._is_list = True
+
+    def give(self, name: str, commands: list[Command], *, is_list: bool) -> None:
+        """Take an instruction. A command is of no effect beside an entry point that is a text: a shell runs that."""
+        if name == "ENTRYPOINT":
+            self._entry, self._is_list = commands, is_list
+        else:
+            self._command = commands
+
+    def start(self, found: Collector) -> None:
+        """Collect what the stage's image starts."""
+        container = Container(1, is_started=False)
+        entry, command = self._entry, self._command if self._is_list else []
+        if entry is not None and self._is_list and len(command) < 2:
+            words = (*(entry[0] if entry else ()), *(command[0] if command else ()))
+            shell_commands(found, iter((words,) if words else ()), container)
+            return
+        if entry is None and len(command) == 1 and command[0] and takes_arguments(self._image, command[0][0].text):
+            found.commands.append(command[0])
+            found.serves.append(served(command[0], command[0][0].line, container))
+            return
+        shell_commands(found, iter((*(entry or ()), *command)), container)
+
+
+def _image_of(rest: str) -> str:
+    """Return the image of FROM."""
+    return next((word for word in rest.split() if not word.startswith("--")), "")
 
 
 def _json(text: str, line: int) -> Command | None:
@@ -109,7 +159,7 @@ def _json(text: str, line: int) -> Command | None:
         values = json.loads(re.sub(r"\\\n", " \n", text))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return None
     words, at = [], 0
     for value, written in zip(values, _JSON_TEXT.finditer(text), strict=True):

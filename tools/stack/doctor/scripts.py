@@ -169,7 +169,13 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
     flags = [flag for serve in subject.script.serves for flag in serve.flags]
     for flag in flags:
         pair = (settings.flag_names(flag), flag.value or "")
-        if gone := older_settings.find(flag.name, flag.value):
+        if (words := flag.name.split(None, 1)) and len(words) > 1:
+            yield wrong(
+                f"`vllm serve` gets {flag.name!r:.60} as one word, as written in a list, and does not know it",
+                f"write two items, or {words[0]}={words[1]}",
+                flag.line,
+            )
+        elif gone := older_settings.find(flag.name, flag.value):
             edits = _instead(subject, flag.name, flag.line, gone)
             successor = _successor(subject, gone)
             fix = successor.removeprefix("; ") if gone.by and not _is_given(subject, gone) else f"take it out{successor}"
@@ -180,7 +186,9 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
             yield wrong(
                 f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line, edits
             )
-        elif odd := subject.values.get(pair):
+        elif (odd := subject.values.get(pair)) and not odd.is_certain:
+            yield note(odd.problem, "", flag.line)
+        elif odd:
             fix = f"{flag.name} {odd.near}" if odd.near else "write a value that it takes, or leave the flag out"
             yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:

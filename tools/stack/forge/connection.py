@@ -14,6 +14,7 @@ from stack import __version__
 from stack.base import bounded_http
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
+from stack.forge.services import GITHUB, Service
 
 LARGEST = 32 << 20
 """Maximal bytes of an answer. A page of a hundred pull requests has about 3 MB; GitHub truncates diffs long before."""
@@ -23,9 +24,6 @@ MOST = 1000
 """Maximal number of list entries that are read."""
 _SILENT = 30
 """Maximal seconds without a byte."""
-_PAGE = 100
-"""Entries of a page, as many as GitHub allows."""
-_JSON = "application/vnd.github+json"
 
 
 class StatusError(Exception):
@@ -44,14 +42,14 @@ class Connection:
     """A connection to an API at `address`. Each method raises a StatusError for an error status.
 
     Each also raises a StackError if the answer is a redirect, is too large or takes too long; a RequestException if there is no
-    answer; a ValueError or TypeError if the answer does not have GitHub's form.
+    answer; a ValueError or TypeError if the answer does not have the forge's form.
     """
 
-    def __init__(self, address: str, token: str | None) -> None:
-        self._address = address
+    def __init__(self, address: str, token: str | None, service: Service = GITHUB) -> None:
+        self._address, self._service = address, service
         self._session = bounded_http.session(seconds=SLOWEST, largest=LARGEST, key=token)
         self._session.auth = self._session.auth or (lambda request: request)  # else requests takes one from ~/.netrc
-        self._session.headers.update({"User-Agent": f"stack/{__version__}", "X-GitHub-Api-Version": "2022-11-28"})
+        self._session.headers.update({"User-Agent": f"stack/{__version__}", **service.headers})
 
     def close(self) -> None:
         """Close the connection."""
@@ -63,8 +61,10 @@ class Connection:
 
     def listed(self, path: str, key: str | None = None, most: int = MOST, **query: str | int) -> Iterator[Any]:
         """Yield the entries of a list that comes in pages, or of the list `key` in each page: at most `most`."""
-        for page in range(1, most // _PAGE + 1):
-            answer = self._answer("GET", path, {**query, "per_page": _PAGE} | ({"page": page} if page > 1 else {}))
+        size = self._service.page
+        for page in range(1, most // size + 1):
+            sizes = {self._service.page_key: size} | ({"page": page} if page > 1 else {})
+            answer = self._answer("GET", path, {**query, **sizes})
             content = bounded_http.parsed(answer.content)
             yield from content if key is None else content[key]
             if "next" not in answer.links:  # the address that it names is never requested
@@ -82,12 +82,16 @@ class Connection:
         """Change what is at a path, and return the JSON of the answer."""
         return bounded_http.parsed(self._answer("PATCH", path, {}, content).content)
 
+    def put(self, path: str, content: Mapping[str, Any]) -> Any:
+        """Replace values at a path, and return the JSON of the answer."""
+        return bounded_http.parsed(self._answer("PUT", path, {}, content).content)
+
     def delete(self, path: str) -> None:
         """Delete what is at a path."""
         self._answer("DELETE", path, {})
 
     def _answer(
-        self, method: str, path: str, query: Mapping[str, str | int], content: Any = None, kind: str = _JSON
+        self, method: str, path: str, query: Mapping[str, str | int], content: Any = None, kind: str | None = None
     ) -> requests.Response:
         host = urlsplit(self._address).hostname
         try:
@@ -96,7 +100,7 @@ class Connection:
                 self._address + path,
                 params=dict(query),
                 json=content,
-                headers={"Accept": kind},
+                headers={"Accept": kind or self._service.media},
                 timeout=_SILENT,
                 allow_redirects=False,
             )
@@ -105,7 +109,7 @@ class Connection:
                 f"the answer of {host} to {path} does not end: {endless}", "check the address: this is not a forge"
             ) from endless
         if answer.is_redirect:
-            raise _moved(f"{host}", path, answer.headers.get("location", ""))
+            raise _moved(f"{host}", path, answer.headers.get("location", ""), self._service)
         if answer.status_code == requests.codes.accepted:
             raise StackError(f"{host} has no answer yet to {path}", "run the command again in a minute")
         if not answer.ok:
@@ -118,9 +122,9 @@ def part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _moved(host: str, path: str, location: str) -> StackError:
+def _moved(host: str, path: str, location: str, service: Service) -> StackError:
     where = redacted(location) or "nowhere"
     return StackError(
         f"{host} says that {path} is now at {where}",
-        "if the repository was renamed, correct its `git` in pins.toml or the remote; if the API moved, GITHUB_API_URL",
+        f"if the repository was renamed, correct its `git` in pins.toml or the remote; if the API moved, {service.api_variable}",
     )

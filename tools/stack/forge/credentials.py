@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the user's token for a forge in the places where gh looks. A token is never stored and never shown."""
+"""Find the user's token for a forge: in the environment, and for GitHub where gh looks. A token is never stored and never shown."""
 
 import os
 import re
@@ -10,48 +10,49 @@ from pathlib import Path
 import yaml
 
 from stack.base.errors import StackError
-from stack.forge import repositories
+from stack.forge.services import GITHUB, Kind, Service
 
-VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")
 ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 """The variables that gh reads for hosts other than github.com: a token for github.com must not be sent to another host."""
-HOST = "GH_HOST"
-"""The variable with the host that they are for. The pins of a checkout name hosts, too, and none of those gets a token by that."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 _SECONDS = 30
 """Maximal seconds for gh, which may ask the system's keyring."""
 
 
-def missing(host: str) -> str:
+def missing(host: str, service: Service = GITHUB) -> str:
     """Return the advice for a user who has no token for a forge."""
-    if names := _variables(host):
-        return f"log in with `gh auth login`, or set {names[0]} to a token that may write pull requests"
-    return (
-        f"log in with `gh auth login --hostname {host}`, or set {HOST} to {host} and {ENTERPRISE[0]} to a token that may write "
-        "pull requests"
-    )
+    names, rights = _variables(host, service), f"a token that may write {service.pulls}"
+    if service.kind is not Kind.GITHUB:
+        host_too = "" if names else f"{service.host_variable} to {host} and "
+        return f"set {host_too}{service.token_variables[0]} to {rights}"
+    if names:
+        return f"log in with `gh auth login`, or set {names[0]} to {rights}"
+    return f"log in with `gh auth login --hostname {host}`, or set {service.host_variable} to {host} and {ENTERPRISE[0]} to {rights}"
 
 
-def token(host: str) -> str | None:
-    """Find the token for a forge: in the environment first, then gh's own for that host; None if there is none.
+def token(host: str, service: Service = GITHUB) -> str | None:
+    """Find the token for a forge: in the environment first, then for GitHub gh's own for that host; None if there is none.
 
-    If the user names the API (`GITHUB_API_URL`), the variables for github.com apply to that API.
+    If the user names the API (`GITHUB_API_URL`), the variables for github.com apply to that API. The same holds for other forges.
 
     Raises:
         StackError: a value was found that cannot be a token.
 
     """
-    for name in _variables(host):
+    for name in _variables(host, service):
         value = os.environ.get(name, "").strip()
         if value:
             return _checked(value, name)
-    return _from_gh(host) or _from_file(host)
+    return _from_gh(host) or _from_file(host) if service.kind is Kind.GITHUB else None
 
 
-def _variables(host: str) -> tuple[str, ...]:
-    if host == repositories.GITHUB or os.environ.get(repositories.API):
-        return VARIABLES
-    return ENTERPRISE if os.environ.get(HOST, "").strip().lower() == host else ()
+def _variables(host: str, service: Service) -> tuple[str, ...]:
+    """Return the variables that apply to a host. The pins of a checkout name hosts, too, and none of those gets a token by that."""
+    if host == service.home or os.environ.get(service.api_variable):
+        return service.token_variables
+    if os.environ.get(service.host_variable, "").strip().lower() != host:
+        return ()
+    return ENTERPRISE if service.kind is Kind.GITHUB else service.token_variables
 
 
 def _checked(value: str, place: str) -> str:

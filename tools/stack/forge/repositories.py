@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values for repositories and pull requests of a forge, and the forge's API address."""
+"""Plain values for repositories and pull requests of a forge."""
 
-import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,19 +10,14 @@ from stack.base.addresses import redacted
 from stack.base.errors import StackError
 from stack.model.ids import CommitId
 
-API = "GITHUB_API_URL"
-"""The environment variable that names another API, as in GitHub's workflows."""
-
-GITHUB = "github.com"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_PATH = re.compile(rf"/?(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?")
+_PATH = re.compile(rf"/?(?P<owner>{_NAME}(?:/{_NAME}){{0,30}})/(?P<name>{_NAME}?)(?:\.git)?/?")
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository on a forge."""
+    """A repository on a forge. At GitLab, `owner` may be a group in a group: `group/subgroup`."""
 
     host: str
     owner: str
@@ -106,8 +100,12 @@ class Checks:
     pending: int = 0
 
 
-def repository(git: str) -> Repository:
+def repository(git: str, *, nested: bool = False) -> Repository:
     """Parse a git address (https://HOST/OWNER/NAME, ssh://… or git@HOST:OWNER/NAME) into a repository.
+
+    Args:
+        git: the address.
+        nested: allow an owner within another one, as GitLab has them.
 
     Raises:
         StackError: the address does not name a repository of a forge.
@@ -118,29 +116,9 @@ def repository(git: str) -> Repository:
     if not parts.scheme and (short := _SCP.fullmatch(git)):
         host, path = short["host"], short["path"]
     match = _PATH.fullmatch(path)
-    if not host or not match or parts.scheme not in ("https", "http", "ssh", ""):
+    if not host or not match or ("/" in match["owner"] and not nested) or parts.scheme not in ("https", "http", "ssh", ""):
         raise StackError(f"{redacted(git)} is not a repository of a forge", "it has to be like https://github.com/OWNER/NAME")
     return Repository(host.lower(), match["owner"], match["name"])
-
-
-def api(host: str) -> str:
-    """Return the address of a forge's API: `$GITHUB_API_URL`, else GitHub's own, else that of a GitHub Enterprise server.
-
-    Raises:
-        StackError: the variable's value is not an address that a token may be sent to.
-
-    """
-    named = os.environ.get(API, "").rstrip("/")
-    if not named:
-        return f"https://api.{GITHUB}" if host == GITHUB else f"https://{host}/api/v3"
-    parts = _split(named)
-    if not parts.hostname or parts.username is not None or parts.query or parts.scheme not in ("https", "http"):
-        raise StackError(
-            f"{API} is {redacted(named)}, which is not an API's address", "it has to be like https://api.github.com"
-        )
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise StackError(f"{API} is {redacted(named)}, which is not secure", "use https: a token goes there")
-    return named
 
 
 def _split(address: str) -> SplitResult:

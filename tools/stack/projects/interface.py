@@ -86,11 +86,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A setting that the tree does not know. `near` is the most similar name that it knows, if any."""
+    """A setting that the tree does not know. `near` is the most similar name that it knows, if any.
+
+    `is_certain`: false if a plug-in may know it.
+    """
 
     name: str
     problem: str
     near: str | None = None
+    is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

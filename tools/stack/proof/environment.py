@@ -24,7 +24,16 @@ from stack.store import cache as places
 from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _COMPLETE = "complete"
-_SECRETS = frozenset({"GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "HF_TOKEN", "VLLM_API_KEY"})
+_FORGES = {
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GH_ENTERPRISE_TOKEN",
+    "GITHUB_ENTERPRISE_TOKEN",
+    "GITLAB_TOKEN",
+    "FORGEJO_TOKEN",
+    "CI_JOB_TOKEN",
+}
+_SECRETS = frozenset({*_FORGES, "STACK_WATCH_TOKEN", "HF_TOKEN", "VLLM_API_KEY"})
 """Variables that no code of a package gets: pip runs what builds a source archive."""
 
 
@@ -118,6 +127,12 @@ def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Progr
                 _run([str(interpreter), "-m", "pip", "install", "--quiet", *arguments])
             (folder / _COMPLETE).touch()
     return interpreter
+
+
+def drop_secrets() -> None:
+    """Take every token out of this process's environment, before it starts code of an upstream."""
+    for name in [name for name in os.environ if name in _SECRETS or name.endswith("_TOKEN")]:
+        del os.environ[name]
 
 
 def _run(command: list[str]) -> None:

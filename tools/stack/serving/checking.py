@@ -69,7 +69,7 @@ def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[UnknownSetting, ..
         tree = objects.tree_of(stores.tip(upstream))
         for drift in check_settings(objects, tree, names, flags):
             problems[drift.name, ""] = drift.problem
-        problems |= {pair: drift.problem for pair, drift in check_values(objects, tree, pairs).items()}
+        problems |= {pair: drift.problem for pair, drift in check_values(objects, tree, pairs).items() if drift.is_certain}
     problems |= _unread(stores, owners, names)
     return tuple(unknown for recipe in checked for unknown in _of(recipe, problems))
 

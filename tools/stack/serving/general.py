@@ -5,11 +5,11 @@ import re
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
+from stack.deploy import formats
+from stack.deploy.formats import Format
 from stack.deploy.recipes import Recipe
-from stack.serving import formats, layout
-from stack.serving.formats import Format
-from stack.serving.shapes import counting
-from stack.serving.shapes.model import Model as Model  # noqa: PLC0414 - part of this module's interface
+from stack.deploy.shapes.model import Model as Model  # noqa: PLC0414 - part of this module's interface
+from stack.serving import counting, layout
 from stack.serving.traffic import Component
 
 _REFUSED = {

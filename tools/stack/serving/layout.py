@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from stack.base.errors import StackError
+from stack.deploy import formats
 from stack.deploy.checkpoints import Shape
+from stack.deploy.formats import Format
 from stack.deploy.recipes import Recipe
-from stack.serving import formats, quantizing
-from stack.serving.formats import Format
+from stack.serving import quantizing
 from stack.serving.quantizing import Quantizing
 
 Multiples = tuple[int, int]

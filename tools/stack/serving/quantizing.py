@@ -9,8 +9,8 @@ from fnmatch import fnmatch
 from typing import Any
 
 from stack.base.errors import StackError
-from stack.serving import formats
-from stack.serving.formats import Format
+from stack.deploy import formats
+from stack.deploy.formats import Format
 
 _PARTS = {"qkv_proj": ("q_proj", "k_proj", "v_proj")}
 """Parts of fused layers; patterns may name the parts."""

@@ -16,11 +16,11 @@ from stack.deploy import checkpoints, hardware
 from stack.deploy.checkpoints import Shape
 from stack.deploy.hardware import Profile
 from stack.deploy.recipes import GIVEN, Recipe
-from stack.serving import general, layout, measured, speculation, traffic
+from stack.deploy.shapes import config_file
+from stack.serving import counting, general, layout, measured, speculation, traffic
 from stack.serving.layout import Layout
 from stack.serving.measured import Measured
 from stack.serving.release_steps import way as way  # noqa: PLC0414 - part of this module's interface
-from stack.serving.shapes import config_file, counting
 from stack.serving.speculation import Speculation
 from stack.serving.traffic import CACHE, Component
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.deploy.recipes import Recipe
-from stack.serving import layout
-from stack.serving.shapes import counting
+from stack.serving import counting, layout
 
 OPTION = "--speculative-config"
 MOST = 64

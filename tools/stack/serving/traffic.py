@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stack.serving.formats import MXFP4, Format
+from stack.deploy.formats import MXFP4, Format
 from stack.serving.layout import Layout
 
 _VOCABULARY = 64

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
@@ -30,6 +30,9 @@ _HELPER = re.compile(r"[\w+.-]+::")
 _ADVERTISED = re.compile(r"([0-9a-f]{40})\t(refs/[^\t]+)")
 _ANSWER = re.compile(r"(?P<flag>[ +*!=-])\t(?P<source>[^\t:]*):(?P<ref>[^\t]+)\t(?P<said>.*)")
 _REASON = re.compile(r"\[[^\]]*\] \((?P<reason>.*)\)|\[[^\]]*\](?P<bare>.*)")
+_VARIABLE = "STACK_GIT_PASSWORD"
+"""The variable that gives git's credential helper the password of an address."""
+_PASSES = f'!f() {{ test "$1" = get && printf "password=%s\\n" "${_VARIABLE}"; }}; f'
 _MEANWHILE = "somebody changed it meanwhile: run it again"
 _ALL_OR_NONE = "not pushed: the fork takes all or none"
 
@@ -43,6 +46,24 @@ class Fork:
 
     def __str__(self) -> str:
         return redacted(self.address)
+
+    @property
+    def bare(self) -> str:
+        """Return the address for git's command line, which every user of the machine can read: without name and password."""
+        return _parts(self.address)[0]
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Return the variables by which git gets the name and the password in the address."""
+        bare, name, password = _parts(self.address)
+        if not name:
+            return {}
+        parts = urlsplit(bare)
+        place = f"credential.{parts.scheme}://{parts.netloc}"
+        settings = [(f"{place}.username", name)]
+        # The empty one takes the user's own helpers out: they might know another password, or store this one.
+        settings += [(f"{place}.helper", ""), (f"{place}.helper", _PASSES)] if password else []
+        return git.with_settings(settings) | {_VARIABLE: password}
 
     @property
     def local(self) -> bool:
@@ -171,6 +192,25 @@ def _rewritten(store: Path, address: str) -> str:
         return git.text(["remote", "get-url", "--push", "fork"], env={"GIT_DIR": str(place)})
 
 
+def _parts(address: str) -> tuple[str, str, str]:
+    """Split an http address into the address without name and password, the name, and the password; others stay whole.
+
+    Raises:
+        StackError: the name or the password has a line break or another special character.
+
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or parts.username is None:
+        return address, "", ""
+    name, password = unquote(parts.username), unquote(parts.password or "")
+    if not (name + password).isprintable():
+        raise StackError(
+            "the remote has no valid address", "write it without a name and a password, and use a credential helper"
+        )
+    bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, parts.fragment))
+    return bare, name, password
+
+
 def _host(address: str) -> str:
     short = None if "://" in address else _SCP.fullmatch(address)
     try:
@@ -194,7 +234,7 @@ def look(store: Path, fork: Fork, branches: Sequence[str]) -> Mapping[str, Commi
 
     """
     patterns = [pattern for name in branches for pattern in (f"refs/heads/{name}", f"refs/tags/{name}/*")]
-    output = _ask(store, fork, ["ls-remote", "--quiet", "--refs", fork.address, *patterns])
+    output = _ask(store, fork, ["ls-remote", "--quiet", "--refs", fork.bare, *patterns])
     matches = (_ADVERTISED.fullmatch(line) for line in output.splitlines())
     return {match[2]: CommitId(match[1]) for match in matches if match}
 
@@ -207,7 +247,18 @@ def bring(place: Path, fork: Fork, commit: CommitId, *, contents: bool = False) 
 
     """
     command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    _ask(place, fork, [*command, *([] if contents else ["--filter=blob:none"]), fork.address, f"{commit}:refs/heads/theirs"])
+    _ask(place, fork, [*command, *([] if contents else ["--filter=blob:none"]), fork.bare, f"{commit}:refs/heads/theirs"])
+
+
+def fetch(store: Path, fork: Fork, specs: Sequence[str]) -> None:
+    """Fetch refs of the fork, with their history, into a repository.
+
+    Raises:
+        StackError: the fork cannot be read, or refuses a commit.
+
+    """
+    command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    _ask(store, fork, [*command, fork.bare, *specs])
 
 
 def has(store: Path, fork: Fork, commit: CommitId) -> bool:
@@ -219,7 +270,7 @@ def has(store: Path, fork: Fork, commit: CommitId) -> bool:
     """
     command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--negotiate-only", f"--negotiation-tip={commit}"]
     try:
-        return commit in _git(store, [*command, fork.address]).splitlines()
+        return commit in _git(store, fork, [*command, fork.bare]).splitlines()
     except git.GitError as failed:
         if "protocol v2" in failed.stderr:
             # An old server cannot be asked; assume that it has the commit, and git sends what is missing.
@@ -249,20 +300,20 @@ def push(store: Path, fork: Fork, moves: Sequence[Move], held: Sequence[int] = (
     leases = [f"--force-with-lease={move.ref}:{move.expected or ''}" for move in moves]
     specs = [f"{move.commit}:{move.ref}" for move in moves]
     try:
-        return _push(store, [*order, "--atomic", *leases, fork.address, *specs], held)
+        return _push(store, fork, [*order, "--atomic", *leases, fork.bare, *specs], held)
     except git.GitError as failed:
         if "does not support --atomic" not in failed.stderr:
             raise problem(fork, failed) from failed
     try:
-        return _push(store, [*order, *leases, fork.address, *specs], held)
+        return _push(store, fork, [*order, *leases, fork.bare, *specs], held)
     except git.GitError as failed:
         raise problem(fork, failed) from failed
 
 
-def _push(store: Path, args: Sequence[str], held: Sequence[int]) -> Mapping[str, str]:
+def _push(store: Path, fork: Fork, args: Sequence[str], held: Sequence[int]) -> Mapping[str, str]:
     # Forges share objects between the forks of a project, so the fork may have commits that none of its branches reach. With
     # negotiation git asks first and sends little; a store without file contents would have to fetch all that it sends.
-    done = _run(store, ["-c", "push.negotiate=true", *args], accept=(0, 1), held=held)
+    done = _run(store, fork, ["-c", "push.negotiate=true", *args], accept=(0, 1), held=held)
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     answers = [answer for answer in map(_ANSWER.fullmatch, lines) if answer]
     if done.returncode and not answers:
@@ -290,19 +341,19 @@ def _reason(answer: str) -> str:
 
 def _ask(store: Path, fork: Fork, args: Sequence[str]) -> str:
     try:
-        return _git(store, args)
+        return _git(store, fork, args)
     except git.GitError as failed:
         raise problem(fork, failed) from failed
 
 
-def _git(store: Path, args: Sequence[str]) -> str:
-    return _run(store, args).stdout.decode("utf-8", "surrogateescape")
+def _git(store: Path, fork: Fork, args: Sequence[str]) -> str:
+    return _run(store, fork, args).stdout.decode("utf-8", "surrogateescape")
 
 
 def _run(
-    store: Path, args: Sequence[str], accept: Sequence[int] = (0,), held: Sequence[int] = ()
+    store: Path, fork: Fork, args: Sequence[str], accept: Sequence[int] = (0,), held: Sequence[int] = ()
 ) -> subprocess.CompletedProcess[bytes]:
-    place = {"GIT_DIR": str(store), **_prompting()}
+    place = {"GIT_DIR": str(store), **_prompting(), **fork.secrets}
     return git.run([*_PATIENCE, *args], env=place, accept=accept, held=held)
 
 

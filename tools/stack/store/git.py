@@ -105,6 +105,15 @@ def here_only() -> Iterator[None]:
         _here_only.reset(token)
 
 
+def with_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables that add settings to those for reaching servers; they stand in no command line."""
+    first = int(environment().get("GIT_CONFIG_COUNT", "0"))
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (key, value) in enumerate(settings, first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
 _REACHING_VARIABLES = ("GIT_SSL", "GIT_SSH", "GIT_PROXY", "GIT_HTTP", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL")
 _REACHING_SETTINGS = re.compile(
     r"(http|credential|ssh|protocol|url)\..*|safe\.directory|core\.(sshcommand|gitproxy|askpass)", re.IGNORECASE

@@ -8,10 +8,11 @@ import ast
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from stack.base.did_you_mean import slip
 from stack.carry.drift.finding import nearest
 from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import parse
@@ -35,6 +36,8 @@ _NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)?[kKmMgGtT]?|auto|none", re.IGNOREC
 """Whole numbers, and the other forms that some flags for them take (vllm/utils/argparse_utils.py, 0.32)."""
 _TEXT = re.compile(r"[\w.+-]{1,60}", re.ASCII)
 """Values that are complete: no variable or placeholder is in them."""
+_REGISTERED = re.compile(r"""^@register_\w{1,60}\(\s{0,20}["']([\w.+-]{1,60})["']\s{0,20},?\s{0,20}\)""", re.MULTILINE)
+"""Decorators that add a value: `@register_quantization_config("name")`."""
 _FEW = 12
 """Upper bound of the values that a message lists."""
 
@@ -43,13 +46,15 @@ _FEW = 12
 class Choices:
     """The arguments that a flag takes: one of `values`, or JSON with `keys`; None if it does not take that kind.
 
-    `is_exact`: whether values are compared as they are; `is_number`: whether it takes a whole number.
+    `is_exact`: whether values are compared as they are; `is_number`: whether it takes a whole number; `is_open`: whether plug-ins may
+    register further values (`Literal[...] | str`).
     """
 
     values: frozenset[str] | None = None
     keys: frozenset[str] | None = None
     is_exact: bool = False
     is_number: bool = False
+    is_open: bool = False
 
 
 def unknown(files: Files, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
@@ -62,6 +67,8 @@ def unknown(files: Files, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str
 def _unknown(flag: str, value: str, known: Choices) -> Unknown | None:
     if known.is_number and _TEXT.fullmatch(value) and not _NUMBER.fullmatch(value):
         return Unknown(flag, f"{flag} does not take {value}: it takes a whole number", None)
+    if known.is_open and known.values is not None:
+        return _unregistered(flag, value, known.values)
     if known.values is not None and value not in known.values and (known.is_exact or not _same(value, known.values)):
         return Unknown(flag, f"{flag} does not take {value}: {_near(value, known.values)}", nearest(value, known.values))
     if known.keys is not None and (odd := sorted({*_keys(value)} - known.keys)):
@@ -69,6 +76,17 @@ def _unknown(flag: str, value: str, known: Choices) -> Unknown | None:
             flag, f"the JSON of {flag} has no key {odd[0]}: {_near(odd[0], known.keys)}", nearest(odd[0], known.keys)
         )
     return None
+
+
+def _unregistered(flag: str, value: str, known: frozenset[str]) -> Unknown | None:
+    """Judge a value to which plug-ins may add: one that is nearly a known one is a slip, any other may be a plug-in's."""
+    if value.lower() in known or not _TEXT.fullmatch(value):
+        return None
+    near = slip(value, sorted(known))
+    if near is not None:
+        return Unknown(flag, f"{flag} has no {value}: did you mean {near}?", near)
+    problem = f"{flag} {value} is none of vLLM's own: it works only if an installed plug-in registers that name"
+    return Unknown(flag, problem, None, is_certain=False)
 
 
 def _same(value: str, known: frozenset[str]) -> bool:
@@ -183,6 +201,8 @@ class _Source:
         parts = [part for part in _union(annotation) if not (isinstance(part, ast.Constant) and part.value is None)]
         if parts and all(isinstance(part, ast.Name) and part.id == "int" for part in parts):
             return Choices(is_number=True)
+        if any(isinstance(part, ast.Name) and part.id == "str" for part in parts):
+            return self._open(path, [part for part in parts if not (isinstance(part, ast.Name) and part.id == "str")])
         # A class that is written with its module, as torch.dtype, cannot be given in a command: vLLM offers the literal only.
         values = [self._values(path, part) for part in parts if not isinstance(part, ast.Attribute)]
         if values and all(part is not None for part in values):
@@ -190,6 +210,30 @@ class _Source:
         keys = [self._names(path, part.id) for part in parts if isinstance(part, ast.Name)]
         known = [names for names in keys if names]
         return Choices(keys=known[0]) if len(known) == 1 else Choices()
+
+    def _open(self, path: str, parts: Sequence[ast.expr]) -> Choices:
+        """Return the values of a literal beside which any text is allowed, with those that are registered in the literal's package."""
+        if len(parts) != 1:
+            return Choices()
+        values = self._values(path, parts[0])
+        home = path
+        if values is None and isinstance(parts[0], ast.Name):
+            home = self._import(path, parts[0].id) or path
+            values = self._values(home, parts[0])
+        return Choices(values | self._registered(home), is_open=True) if values is not None else Choices()
+
+    def _import(self, path: str, name: str) -> str | None:
+        """Return the file from which a file imports a name, also where only a type checker imports it."""
+        for node in ast.walk(self.tree(path) or ast.Module([], [])):
+            if isinstance(node, ast.ImportFrom) and node.module and any(_is_plainly(each, name) for each in node.names):
+                return self._modules.file(node.module.replace(".", "/")) if not node.level else None
+        return None
+
+    def _registered(self, path: str) -> frozenset[str]:
+        """Return the names that decorators register in the modules beside a file."""
+        folder = path.rpartition("/")[0]
+        files = (name for name in self._files.names(folder) if name.endswith(".py"))
+        return frozenset(name for file in files for name in _REGISTERED.findall(self._files.text(f"{folder}/{file}")))
 
     def _values(self, path: str, part: ast.expr) -> frozenset[str] | None:
         """Return the values of a part of a union: a literal, an alias of one, or an enumeration; None for anything else."""
@@ -225,6 +269,10 @@ class _Source:
     def _body(self, path: str) -> list[ast.stmt]:
         tree = self.tree(path)
         return tree.body if tree is not None else []
+
+
+def _is_plainly(imported: ast.alias, name: str) -> bool:
+    return imported.name == name and imported.asname is None
 
 
 def _named(node: ast.Assign | ast.AnnAssign) -> str:

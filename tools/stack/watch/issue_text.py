@@ -14,7 +14,7 @@ from stack.watch.night import Aim, Night, PatchRow, Trial
 LARGEST = 60_000
 """Characters of the longest text: GitHub refuses more than 65,536."""
 LATE = 9
-"""Days after which the date in the text means that the run has stopped. It is renewed every 7 days; a night may fail."""
+"""Days after which the date in the text means that the run has stopped, where it is renewed: every 7 days, and a night may fail."""
 _MOST = 50
 """Patches that a list names."""
 
@@ -27,9 +27,17 @@ def title(night: Night) -> str:
     return f"{night.upstream}: {'a requirement is not met' if night.needs_person else 'all patches carry'}"
 
 
-def body(night: Night, mark: IssueMark, pull: str = "") -> str:
-    """Return the text of the issue, with its mark. If it would be too long, it leaves out the report, and says so."""
-    head = "\n".join([marks.of_issue(night.upstream, mark), *_lines(night, mark, pull)])
+def body(night: Night, mark: IssueMark, pull: str = "", page: str = "") -> str:
+    """Return the text of the issue, with its mark. If it would be too long, it leaves out the report, and says so.
+
+    Args:
+        night: The findings.
+        mark: The hidden values.
+        pull: A sentence on each pull request.
+        page: The address where the forge shows when the workflow ran; empty if it does not, so that the date is renewed.
+
+    """
+    head = "\n".join([marks.of_issue(night.upstream, mark), *_lines(night, mark, pull, page)])
     details = f"\n\n<details><summary>The whole report</summary>\n\n{night.report.strip()}\n\n</details>\n"
     if night.report and len(head) + len(details) <= LARGEST:
         return head + details
@@ -52,7 +60,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8] if text else ""
 
 
-def _lines(night: Night, mark: IssueMark, pull: str) -> Iterator[str]:
+def _lines(night: Night, mark: IssueMark, pull: str, page: str) -> Iterator[str]:
     yield f"`stack watch` carries the patches for {code(night.upstream)} to its newest release and to its main branch every night."
     yield ""
     yield from _table(night)
@@ -69,12 +77,17 @@ def _lines(night: Night, mark: IssueMark, pull: str) -> Iterator[str]:
     if landed:
         yield from ("", "## Landed upstream", "")
         yield from _named((f"- {code(row.name)} at {_where(trial)}" for trial, row in landed), len(landed))
-    yield from ("", _heartbeat(mark))
+    yield from ("", _heartbeat(mark, page))
     yield ""
     yield "The label `hold` keeps `stack watch` from changing this issue. The label `retry` asks for a new run of everything."
 
 
-def _heartbeat(mark: IssueMark) -> str:
+def _heartbeat(mark: IssueMark, page: str) -> str:
+    if page:
+        return (
+            f"Last written on {mark.day}, since nothing has changed since then. [The forge]({page}) and `stack watch status` "
+            "say when the nightly run last ran."
+        )
     late = date.fromisoformat(mark.day) + timedelta(days=LATE)
     return (
         f"Last written on {mark.day}. This date is renewed at least every week. "

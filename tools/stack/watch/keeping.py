@@ -8,9 +8,9 @@ from datetime import date
 from stack.base.errors import StackError
 from stack.forge.threads import Comment, PullThread, Thread, Threads
 from stack.model.ids import CommitId
-from stack.watch import own_repository, plan
+from stack.watch import marks, own_repository, plan
 from stack.watch.night import CarriedRelease, Night
-from stack.watch.own_repository import PREFIX, Copy
+from stack.watch.own_repository import Copy
 from stack.watch.plan import LABEL, BranchTip
 from stack.watch.writes import (
     AddComment,
@@ -30,7 +30,7 @@ _ROUNDS = 3
 
 @dataclass(slots=True)
 class Keeper:
-    """Keeps the pull request and the issue of one upstream. With `dry_run` it lists what it would do first, and writes nothing.
+    """Keeps the pull requests and the issue of one upstream. With `dry_run` it lists what it would do first, and writes nothing.
 
     What the forge has is read once. After that, the answers to the writes count: a list may be older than a write.
     """
@@ -41,6 +41,7 @@ class Keeper:
     dry_run: bool = False
     tell: Callable[[str], None] = lambda _: None
     done: list[str] = field(default_factory=list)
+    pulls: dict[str, int | None] = field(default_factory=dict)
     _tip: BranchTip | None = None
     _pulls: list[PullThread] = field(default_factory=list)
     _issue: Thread | None = None
@@ -51,39 +52,43 @@ class Keeper:
         """Return the number of the issue."""
         return self._issue.number if self._issue is not None else None
 
-    @property
-    def pull_number(self) -> int | None:
-        """Return the number of the open pull request."""
-        return next((pull.number for pull in self._pulls if pull.state.lives), None)
+    def keep_pull(self, carried: CarriedRelease | None, lane: str) -> str:
+        """Bring a lane's branch and its pull request up to date; return a sentence about them for the issue.
 
-    def keep_pull(self, carried: CarriedRelease | None) -> str:
-        """Bring the branch and the pull request up to date; return a sentence about them for the issue.
+        The number of the open pull request is in `pulls` then.
 
         Raises:
             StackError: the forge cannot be asked, or the branch was changed meanwhile.
 
         """
-        branch = f"{PREFIX}{self.upstream}"
+        branch, name = own_repository.branch(self.upstream, lane), marks.key(self.upstream, lane)
         self._tip = own_repository.tip(self.copy, branch)
         if carried is not None and self._tip is not None and self._tip.commit == carried.commit:
             self._tip = BranchTip(carried.commit, True)
         self._pulls = list(self.forge.pulls(branch))
-        self._carry_out(lambda: plan.for_pull(self.upstream, carried, self._tip, self._pulls))
-        return plan.pull_note(self.upstream, carried, self._tip, self._pulls)
+        self._carry_out(lambda: plan.for_pull(name, carried, self._tip, self._pulls))
+        self.pulls[lane] = next((pull.number for pull in self._pulls if pull.state.lives), None)
+        return plan.pull_note(name, carried, self._tip, self._pulls)
 
-    def keep_issue(self, night: Night, today: date, pull: str) -> None:
-        """Bring the issue up to date.
+    def keep_issue(self, night: Night, today: date, pull: str, page: str = "") -> None:
+        """Bring the issue up to date. `page` shows when the workflow ran; it is empty if nothing does.
 
         Raises:
             StackError: the forge cannot be asked.
 
         """
         # An issue whose label was taken away still has its mark.
-        self._issue = plan.find_issue(self.forge.issues(LABEL), self.upstream) or plan.find_issue(
-            self.forge.issues(), self.upstream
-        )
-        self._comments = list(self.forge.comments(self._issue.number)) if self._issue is not None else []
-        self._carry_out(lambda: plan.for_issue(night, self._issue, self._comments, today, pull))
+        self._issue = self._found(LABEL) or self._found(None)
+        self._comments = self._told(self._issue.number) if self._issue is not None else []
+        self._carry_out(lambda: plan.for_issue(night, self._issue, self._comments, today, pull, page))
+
+    def _found(self, label: str | None) -> Thread | None:
+        return plan.find_issue(self.forge.issues(label), self.upstream, self.forge.trusts)
+
+    def _told(self, number: int) -> list[Comment]:
+        """Return the comments of ours."""
+        marked = (comment for comment in self.forge.comments(number) if marks.comment(comment.body) is not None)
+        return [comment for comment in marked if self.forge.trusts(comment.author)]
 
     def _carry_out(self, planned: Callable[[], Sequence[Write]]) -> None:
         for _ in range(_ROUNDS):
@@ -103,7 +108,7 @@ class Keeper:
             case OpenPull():
                 self._pulls.insert(0, self.forge.open_pull(write.branch, write.onto, write.title, write.body))
             case EditPull():
-                self._replace(self.forge.edit_pull(write.number, write.title, write.body, closed=write.closed))
+                self._replace(self.forge.edit_pull(write.pull, write.title, write.body, closed=write.closed))
             case OpenIssue():
                 self._issue = self.forge.open_issue(write.title, write.body, (LABEL,))
             case EditIssue():
@@ -111,7 +116,7 @@ class Keeper:
             case AddComment():
                 self._comments.append(self.forge.add_comment(write.number, write.body))
             case RemoveLabel():
-                self.forge.remove_label(write.number, write.label)
+                self.forge.remove_label(write.number, write.label, pull=write.pull)
                 self._unlabel(write)
 
     def _push(self, write: PushBranch) -> None:
@@ -125,8 +130,10 @@ class Keeper:
         self._pulls = [pull if each.number == pull.number else each for each in self._pulls]
 
     def _unlabel(self, write: RemoveLabel) -> None:
-        if self._issue is not None and self._issue.number == write.number:
-            self._issue = replace(self._issue, labels=_without(self._issue.labels, write.label))
+        if not write.pull:
+            if self._issue is not None and self._issue.number == write.number:
+                self._issue = replace(self._issue, labels=_without(self._issue.labels, write.label))
+            return
         self._pulls = [
             replace(pull, labels=_without(pull.labels, write.label)) if pull.number == write.number else pull
             for pull in self._pulls

@@ -6,7 +6,9 @@ import re
 from dataclasses import asdict, dataclass
 from datetime import date
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from stack.model.pins import MAIN
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _ISSUE = re.compile(r"\A<!-- stack-watch issue (?P<upstream>\S+) (?P<state>\{[^<>]*\}) -->")
 _PULL = re.compile(r"\A<!-- stack-watch pull (?P<upstream>\S+) (?P<state>\{[^<>]*\}) -->")
 _COMMENT = re.compile(r"\A<!-- stack-watch outcome (?P<outcome>[0-9a-f]+) -->")
@@ -14,7 +16,7 @@ _COMMENT = re.compile(r"\A<!-- stack-watch outcome (?P<outcome>[0-9a-f]+) -->")
 
 @dataclass(frozen=True, slots=True)
 class IssueMark:
-    """The hidden values of an issue: hashes of `Night`, and the day of the heartbeat.
+    """The hidden values of an issue: hashes of `Night`, and the day on which it was last written.
 
     `opened` is the outcome that the issue was opened with, so the first one that readers know. `outcome` is the last one whose
     consequences for the issue's state were drawn; it is empty before that.
@@ -39,9 +41,14 @@ def of_issue(upstream: str, mark: IssueMark) -> str:
     return f"<!-- stack-watch issue {_checked(upstream)} {json.dumps(asdict(mark), sort_keys=True)} -->"
 
 
-def of_pull(upstream: str, mark: PullMark) -> str:
-    """Write the mark of a pull request, its first line."""
-    return f"<!-- stack-watch pull {_checked(upstream)} {_safe(json.dumps(asdict(mark), sort_keys=True))} -->"
+def key(upstream: str, lane: str) -> str:
+    """Return what the mark of a pull request names: the upstream, with the lane if it is not `main`."""
+    return upstream if lane == MAIN else f"{upstream}/{lane}"
+
+
+def of_pull(name: str, mark: PullMark) -> str:
+    """Write the mark of a pull request, its first line; `name` is the `key`."""
+    return f"<!-- stack-watch pull {_checked(name)} {_safe(json.dumps(asdict(mark), sort_keys=True))} -->"
 
 
 def of_comment(outcome: str) -> str:
@@ -58,10 +65,10 @@ def issue(body: str, upstream: str) -> IssueMark | None:
     return IssueMark(*(values.get(key, "") for key in ("opened", "outcome", "content", "day")))
 
 
-def pull(body: str, upstream: str) -> PullMark | None:
-    """Read the mark of an upstream's pull request; None if the text is not one."""
+def pull(body: str, name: str) -> PullMark | None:
+    """Read the mark of a pull request with the `key` `name`; None if the text is not one."""
     match = _PULL.match(body)
-    if match is None or match["upstream"] != upstream:
+    if match is None or match["upstream"] != name:
         return None
     values = _parsed(match["state"])
     return PullMark(values.get("release", ""), values.get("content", ""))
@@ -74,7 +81,7 @@ def comment(body: str) -> str | None:
 
 
 def days_since(mark: IssueMark, today: date) -> int | None:
-    """Return the age of a heartbeat in days; None if its day cannot be read."""
+    """Return the days since an issue was last written; None if its day cannot be read."""
     try:
         return (today - date.fromisoformat(mark.day)).days
     except ValueError:
@@ -89,9 +96,9 @@ def _parsed(text: str) -> dict[str, str]:
     return {key: value for key, value in read.items() if isinstance(value, str)}
 
 
-def _checked(upstream: str) -> str:
-    assert _NAME.fullmatch(upstream), upstream  # names of upstreams in pins.toml have this form
-    return upstream
+def _checked(name: str) -> str:
+    assert _NAME.fullmatch(name), name  # names of upstreams and of lanes in pins.toml have this form
+    return name
 
 
 def _safe(text: str) -> str:

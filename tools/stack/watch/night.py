@@ -7,6 +7,8 @@ from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from stack.carry.outcome import Outcome, tally
+from stack.model.pins import MAIN
+from stack.watch import marks
 
 
 class Aim(StrEnum):
@@ -95,8 +97,9 @@ class Night:
 class CarriedRelease:
     """The stack carried to a release, as a commit for a pull request.
 
-    `branch` holds it, on the repository's default branch `onto`. `rows` are the outcomes on that release, `range_diffs` the texts of
-    `git range-diff` by upstream, and `moved` the pins before and after. `newest` is upstream's newest release.
+    `branch` holds it, on the repository's default branch `onto`. Only the pins of `lane` move. `rows` are the outcomes on that
+    release, `range_diffs` the texts of `git range-diff` by upstream, and `moved` the pins before and after. `newest` is upstream's
+    newest release.
     """
 
     upstream: str
@@ -111,6 +114,12 @@ class CarriedRelease:
     range_diffs: tuple[tuple[str, str], ...] = ()
     emptied: tuple[str, ...] = ()
     proofs: tuple[str, ...] = ()
+    lane: str = MAIN
+
+    @property
+    def key(self) -> str:
+        """Return the name of its mark."""
+        return marks.key(self.upstream, self.lane)
 
     @property
     def content(self) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find out what became of an upstream's patches: carry every lane to the newest release and to the main branch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,31 +17,50 @@ from stack.model import lanes
 from stack.model.stack import Stack
 from stack.watch import own_repository
 from stack.watch.night import Aim, CarriedRelease, Night, PatchRow, Trial
-from stack.watch.own_repository import PREFIX, Copy
+from stack.watch.own_repository import Copy
 
 _TRIED = 10
 """Maximal number of releases that are tried for a pull request, the newest first."""
 Reporter = Callable[[Stack, Sequence[Forecast]], str]
 """Writes a report on forecasts as Markdown."""
-Prover = Callable[[Path], tuple[str, ...]]
-"""Runs the proofs of the stack in a folder; returns how each one ended."""
+Prover = Callable[["Proving"], tuple[str, ...]]
+"""Returns how each proof of a carried stack ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proving:
+    """A carried stack whose proofs are asked for: its folder, the lane that moved, the upstream, the release and the commit."""
+
+    root: Path
+    lane: str | None
+    upstream: str
+    release: str
+    commit: str
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The findings, and the stack on a newer release if all patches carry to one."""
+    """The findings, and by lane the stack on a newer release; None where not all patches carry to one."""
 
     night: Night
-    carried: CarriedRelease | None
+    carried: Mapping[str, CarriedRelease | None]
 
 
-def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, reporter: Reporter, prover: Prover) -> Observed:
+def observe(
+    copy: Copy,
+    stores: Mapping[str | None, Stores],
+    upstream: str,
+    asked: Collection[str | None],
+    reporter: Reporter,
+    prover: Prover,
+) -> Observed:
     """Carry an upstream's patches in every lane, and commit the result for the newest release that takes all of them.
 
     Args:
         copy: the copy of the user's default branch.
         stores: the stack's stores as each lane sees them; None is for what stands in no lane.
         upstream: a released upstream.
+        asked: the lanes whose result is committed.
         reporter: writes the report.
         prover: runs the proofs of the carried stack.
 
@@ -50,14 +69,28 @@ def observe(copy: Copy, stores: Mapping[str | None, Stores], upstream: str, repo
 
     """
     trials: list[Trial] = []
-    forecasts: list[Forecast] = []
+    forecasts: dict[str | None, list[Forecast]] = {lane: [] for lane in stores}
     for lane, opened in stores.items():
         for aim, work in _works(opened, upstream):
             trials.append(_trial(lane, aim, work))
-            if lane is None:
-                forecasts.append(Forecast(upstream, NIGHTLY, work.request.tag, work))
-    report = reporter(stores[None].stack, forecasts) if forecasts else ""
-    return Observed(Night(upstream, tuple(trials), report), _carried(copy, stores[None], upstream, forecasts, prover))
+            forecasts[lane].append(Forecast(upstream, NIGHTLY, work.request.tag, work))
+    report = reporter(stores[None].stack, forecasts[None]) if forecasts[None] else ""
+    carried = {
+        lanes.named(lane): _carried(copy, opened, upstream, forecasts[lane], prover)
+        for lane, opened in stores.items()
+        if lane in asked
+    }
+    return Observed(Night(upstream, tuple(trials), report), carried)
+
+
+def carry(copy: Copy, stores: Stores, upstream: str, prover: Prover) -> CarriedRelease | None:
+    """Commit one lane's stack on the newest release that takes all its patches; None if there is none.
+
+    Raises:
+        StackError: as `observe`.
+
+    """
+    return _carried(copy, stores, upstream, (), prover)
 
 
 def newer(stores: Stores, upstream: str) -> list[str]:
@@ -140,7 +173,7 @@ def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str, prover: Pr
         if conclude(work) is not Conclusion.SWITCHED:
             return None
         commit = own_repository.commit_all(copy, _message(work))
-        proofs = prover(copy.root)
+        proofs = prover(Proving(copy.root, stores.stack.lane, upstream, tag, commit))
     finally:
         own_repository.restore(copy)
     diffs = ((leg.upstream, printable(range_diff(stores, leg), kept="\n\t")) for leg in work.legs)
@@ -149,7 +182,7 @@ def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str, prover: Pr
         pinned=evidence.short_ids(stores.stack.pins.get(upstream).shown),
         release=tag,
         newest=newest,
-        branch=f"{PREFIX}{upstream}",
+        branch=own_repository.branch(upstream, lanes.named(stores.stack.lane)),
         onto=copy.branch,
         commit=commit,
         rows=_rows(work),
@@ -161,13 +194,15 @@ def _committed(copy: Copy, stores: Stores, work: Rebase, newest: str, prover: Pr
         range_diffs=tuple((name, text) for name, text in diffs if text.strip()),
         emptied=work.emptied,
         proofs=proofs,
+        lane=lanes.named(stores.stack.lane),
     )
 
 
 def _message(work: Rebase) -> str:
     upstream, tag = work.request.upstream, work.request.tag
     landed = [row.patch.ref.path for row in work.rows() if row.outcome is Outcome.LANDED]
-    text = f"pins: carry the stack to {upstream} {tag}\n"
+    what = "the stack" if work.stack.lane is None else f"lane {work.stack.lane}"
+    text = f"pins: carry {what} to {upstream} {tag}\n"
     if landed:
         text += "\nUpstream has these patches, so they are dropped:\n" + "".join(f"- {path}\n" for path in landed)
     return text

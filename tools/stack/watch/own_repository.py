@@ -13,13 +13,16 @@ from stack.base.errors import StackError
 from stack.forge import repositories
 from stack.forge.repositories import Repository
 from stack.model.ids import CommitId
+from stack.model.pins import MAIN
 from stack.store import fork as forks
 from stack.store import git
 from stack.store.fork import Fork, Move
 from stack.watch.plan import BranchTip
 
-PREFIX = "stack-watch/"
+_PREFIX = "stack-watch/"
 """The beginning of the names of our branches."""
+_OF_LANES = "stack-watch-lanes/"
+"""The same for a lane. git cannot have both `stack-watch/up` and `stack-watch/up/lane`."""
 _TRAILER = "Stack-Watch"
 _NAME, _MAIL = "stack watch", "stack-watch@localhost"
 _OURS = re.compile(rf"\A(?P<message>.*)\n{_TRAILER}: (?P<digest>[0-9a-f]{{64}})\n\Z", re.DOTALL)
@@ -56,8 +59,13 @@ class Copy:
         return self.place / ".git"
 
 
+def branch(upstream: str, lane: str) -> str:
+    """Return the name of the branch with an upstream's carried stack."""
+    return f"{_PREFIX}{upstream}" if lane == MAIN else f"{_OF_LANES}{upstream}/{lane}"
+
+
 def locate(root: Path, remote: str) -> OwnRepository:
-    """Find the repository that the stack's checkout came from.
+    """Find the repository that the stack's checkout came from. A password in the remote's address stays out of `repository`.
 
     Raises:
         StackError: the stack is not in a git repository, or the remote's address is not one of a forge.
@@ -71,8 +79,30 @@ def locate(root: Path, remote: str) -> OwnRepository:
         raise StackError(f"the stack's git has no remote {remote!r}", "name one with --remote (see `git remote -v`)")
     address = forks.readable(done.stdout.decode("utf-8", "surrogateescape").partition("\n")[0])
     return OwnRepository(
-        address, repositories.repository(address), shown.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+        address, repositories.repository(address, nested=True), shown.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
     )
+
+
+@contextmanager
+def copied_here(root: Path) -> Iterator[Copy]:
+    """Yield a temporary copy of the commit that a stack's checkout stands on, without its history and without any connection.
+
+    Raises:
+        StackError: the stack is not in a git repository, has no commit, or the commit has no stack.
+
+    """
+    shown = git.run(["rev-parse", "--show-toplevel", "--show-prefix", "HEAD^{commit}"], cwd=root, accept=(0, 128))
+    if shown.returncode:
+        raise StackError(f"{root} is not in a git repository with a commit", "commit the stack, and run it there")
+    top, folder, commit = shown.stdout.decode("utf-8", "surrogateescape").split("\n")[:3]
+    own = OwnRepository(top, Repository("", "", Path(top).name), folder)
+    with tempfile.TemporaryDirectory(prefix="stack-watch-") as name:
+        place = Path(name, own.repository.name)
+        git.run(["init", "--quiet", "--template=", str(place)])
+        # A commit that the checkout has without its parents is taken as it is.
+        source = ["--depth=1", "--update-shallow", Path(top).as_uri(), f"+{commit}:refs/watch/base"]
+        git.run(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", *source], cwd=place)
+        yield _checked_out(Copy(own, place, place / folder, "HEAD", CommitId(commit)))
 
 
 @contextmanager
@@ -91,13 +121,16 @@ def copied(own: OwnRepository, branch: str) -> Iterator[Copy]:
         if base is None:
             raise StackError(f"{own.fork} has no branch {branch}", "push it there first")
         _fetch(place, own.fork, base, "refs/watch/base")
-        git.run(["checkout", "--quiet", "--detach", base], cwd=place)
-        root = place / own.folder
-        if not (root / "pins.toml").is_file():
-            raise StackError(
-                f"{branch} of {own.repository.shown} has no {own.folder}pins.toml", "commit and push the stack first"
-            )
-        yield Copy(own, place, root, branch, base)
+        yield _checked_out(Copy(own, place, place / own.folder, branch, base))
+
+
+def _checked_out(copy: Copy) -> Copy:
+    git.run(["checkout", "--quiet", "--detach", copy.base], cwd=copy.place)
+    if not (copy.root / "pins.toml").is_file():
+        raise StackError(
+            f"{copy.branch} of {copy.own.repository.shown} has no {copy.own.folder}pins.toml", "commit and push the stack first"
+        )
+    return copy
 
 
 def tip(copy: Copy, branch: str) -> BranchTip | None:
@@ -152,11 +185,7 @@ def _person(date: str) -> dict[str, str]:
 
 
 def _fetch(place: Path, fork: Fork, commit: CommitId, ref: str) -> None:
-    command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    try:
-        git.run([*command, fork.address, f"+{commit}:{ref}"], cwd=place)
-    except git.GitError as failed:
-        raise forks.problem(fork, failed) from failed
+    forks.fetch(place / ".git", fork, [f"+{commit}:{ref}"])
 
 
 def _is_ours(raw: str) -> bool:

@@ -12,19 +12,20 @@ from stack.proof.runner import Runner
 from stack.proof.series_proofs import PatchProof, ProofRequest, ProofState
 
 
-def sentences(root: Path, place: Place, python: Path | None) -> tuple[str, ...]:
+def sentences(root: Path, lane: str | None, place: Place, python: Path | None) -> tuple[str, ...]:
     """Prove the stack in a folder at its own pins; return a sentence for each patch with a proof.
 
     A machine that cannot run the proofs gives one sentence that says why.
 
     Args:
         root: the stack's folder.
+        lane: the lane, None for what stands in no lane.
         place: where sources and results are stored.
         python: an interpreter to use in place of an environment in the cache.
 
     """
     try:
-        with Stores(stacks.load(root), place) as stores, Runner(stores) as runner:
+        with Stores(stacks.load(root, lane), place) as stores, Runner(stores) as runner:
             return tuple(_sentences(stores, runner, python))
     except StackError as failed:
         return (f"not run: {failed.problem}",)

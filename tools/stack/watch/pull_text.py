@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from stack.base.markdown import code, table_row
 from stack.base.text import printable
 from stack.carry.outcome import Outcome
+from stack.model.pins import MAIN
 from stack.watch import marks
 from stack.watch.marks import PullMark
 from stack.watch.night import CarriedRelease
@@ -17,7 +18,8 @@ _GONE = (Outcome.LANDED, Outcome.LEFT_OUT)
 
 def title(carried: CarriedRelease) -> str:
     """Return the title."""
-    return printable(f"Carry the stack to {carried.upstream} {carried.release}")
+    what = "the stack" if carried.lane == MAIN else f"lane {carried.lane}"
+    return printable(f"Carry {what} to {carried.upstream} {carried.release}")
 
 
 def name(release: str) -> str:
@@ -27,7 +29,7 @@ def name(release: str) -> str:
 
 def body(carried: CarriedRelease, mark: PullMark) -> str:
     """Return the text, with its mark. If it would be too long, its last sections are left out, and the text says so."""
-    text = marks.of_pull(carried.upstream, mark) + "\n"
+    text = marks.of_pull(carried.key, mark) + "\n"
     for section in _sections(carried):
         if len(text) + len(section) > LARGEST:
             return f"{text}\nThe rest is left out, since it is too long for a pull request.\n"
@@ -53,7 +55,9 @@ def _sections(carried: CarriedRelease) -> Iterator[str]:
 
 
 def _summary(carried: CarriedRelease) -> Iterator[str]:
-    yield f"`stack watch` carried all patches for {code(carried.upstream)} from {code(carried.pinned)} to {code(carried.release)}."
+    lane = "" if carried.lane == MAIN else f" in lane {code(carried.lane)}"
+    ends = f"from {code(carried.pinned)} to {code(carried.release)}"
+    yield f"`stack watch` carried all patches for {code(carried.upstream)}{lane} {ends}."
     if carried.newest != carried.release:
         yield f"The newest release is {code(carried.newest)}. Not all patches carry to it: the issue says which."
     if len(carried.moved) > 1:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say when the nightly run last ran, from its runs at the forge and from the dates in its issues."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stack.forge.threads import Thread, ThreadState, WorkflowRun
-from stack.watch import marks, plan
+from stack.watch import marks
 from stack.watch.issue_text import LATE
 
 OVERDUE = 50
@@ -31,18 +31,22 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class IssueAge:
-    """The issue of an upstream, None if there is none yet, and the age of its heartbeat in days."""
+    """The issue of an upstream, None if there is none yet, and the days since it was last written.
+
+    `renewed`: its date is renewed every week, since the forge does not show when the run last ran.
+    """
 
     upstream: str
     number: int | None = None
     state: ThreadState | None = None
     written: str | None = None
     days: int | None = None
+    renewed: bool = True
 
     @property
     def late(self) -> bool:
-        """Return whether its heartbeat is too old."""
-        return self.days is None or self.days >= LATE
+        """Return whether there is none, or its date is too old."""
+        return self.days is None or (self.renewed and self.days >= LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,16 @@ class Standing:
         return any(issue.late for issue in self.issues)
 
 
-def standing(runs: Sequence[WorkflowRun] | None, issues: Sequence[Thread], upstreams: Sequence[str], now: datetime) -> Standing:
-    """Judge the last runs, the newest first, and the issues of some upstreams."""
-    return Standing(None if runs is None else _runs(runs, now), tuple(_issue(issues, upstream, now) for upstream in upstreams))
+def standing(
+    runs: Sequence[WorkflowRun] | None,
+    found: Callable[[str], Thread | None],
+    upstreams: Sequence[str],
+    now: datetime,
+) -> Standing:
+    """Judge the last runs, the newest first, and the issues of some upstreams. `found` returns an upstream's issue."""
+    judged = None if runs is None else _runs(runs, now)
+    renewed = judged is None or judged.overdue
+    return Standing(judged, tuple(_issue(found(upstream), upstream, now, renewed=renewed) for upstream in upstreams))
 
 
 def _runs(runs: Sequence[WorkflowRun], now: datetime) -> Runs:
@@ -71,13 +82,14 @@ def _runs(runs: Sequence[WorkflowRun], now: datetime) -> Runs:
     last = runs[0] if runs else None
     return Runs(
         last.began if last is not None else None,
-        _hours(last.began, now) if last is not None else None,
+        hours(last.began, now) if last is not None else None,
         last.conclusion if last is not None else "",
         failures,
     )
 
 
-def _hours(began: str, now: datetime) -> int | None:
+def hours(began: str, now: datetime) -> int | None:
+    """Return the hours since a run began; None if its time cannot be read."""
     try:
         moment = datetime.fromisoformat(began)
     except ValueError:
@@ -85,10 +97,9 @@ def _hours(began: str, now: datetime) -> int | None:
     return int((now - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds() // 3600)
 
 
-def _issue(issues: Sequence[Thread], upstream: str, now: datetime) -> IssueAge:
-    issue = plan.find_issue(issues, upstream)
+def _issue(issue: Thread | None, upstream: str, now: datetime, *, renewed: bool) -> IssueAge:
     mark = marks.issue(issue.body, upstream) if issue is not None else None
     if issue is None or mark is None:
         return IssueAge(upstream)
     days = marks.days_since(mark, now.date())
-    return IssueAge(upstream, issue.number, issue.state, mark.day if days is not None else None, days)
+    return IssueAge(upstream, issue.number, issue.state, mark.day if days is not None else None, days, renewed)

@@ -1,94 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the workflow that runs `stack watch run` every night on GitHub."""
+"""Write the files with which a forge runs `stack watch run` every night."""
 
 import hashlib
-import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stack import __version__
 from stack.base import files
 from stack.base.errors import StackError
+from stack.forge.services import Kind
 from stack.store import git
+from stack.watch import actions_workflow, gitlab_pipeline
+from stack.watch.workflow_parts import NAME, Nightly
 
-NAME = "stack-watch.yml"
-"""The workflow's file."""
-PLACE = ".github/workflows"
-PLAIN = "ubuntu-24.04"
-"""The runner by default, one of GitHub's own."""
+__all__ = ["NAME", "Kind", "Written", "nightly", "texts", "write"]
+
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_CHECKOUT = "actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0"
-_CACHE = "actions/cache@0057852bfaa89a56745cba8c7296529d2fc39830 # v4.3.0"
 _FOLDER = re.compile(r"(?:[A-Za-z0-9._-]+/)*")
-
-_TEXT = """\
-# Written by `stack watch init --github`: carries the stack to new releases every night. See docs/watch.md of git-carry.
-# It runs by its schedule and by hand only. A pull request never starts it, so no stranger's code runs on your runner or gets the token.
-name: stack-watch
-on:
-  schedule:
-    - cron: "{minute} {hour} * * *"
-  workflow_dispatch:
-permissions: {{}}
-concurrency:
-  group: stack-watch
-  cancel-in-progress: false
-jobs:
-  watch:
-    runs-on: {runner}
-    timeout-minutes: 300
-    permissions:
-      contents: write # pushes branches below stack-watch/
-      issues: write # keeps one issue for each upstream
-      pull-requests: write # opens draft pull requests
-    steps:
-      - uses: {checkout}
-        with:
-          persist-credentials: false # git asks for the token only where it pushes
-      - uses: {cache}
-        with:
-          path: ~/.cache/stack
-          key: stack-watch-${{{{ runner.os }}}}-${{{{ hashFiles('{folder}pins.toml') }}}}-${{{{ github.run_id }}}}
-          restore-keys: |
-            stack-watch-${{{{ runner.os }}}}-${{{{ hashFiles('{folder}pins.toml') }}}}-
-            stack-watch-${{{{ runner.os }}}}-
-      - name: Install stack
-        run: |
-          python3 -m venv "$RUNNER_TEMP/stack"
-          "$RUNNER_TEMP/stack/bin/python" -m pip install --quiet 'git-carry=={version}'
-      - name: Carry the stack to new releases
-        env:
-          GH_TOKEN: ${{{{ github.token }}}}
-          GIT_CONFIG_COUNT: "1"
-          # For this forge only: an upstream's host that asks for a password must not get the token.
-          GIT_CONFIG_KEY_0: credential.${{{{ github.server_url }}}}.helper
-          GIT_CONFIG_VALUE_0: '!f() {{ test "$1" = get && echo username=x-access-token && echo "password=$GH_TOKEN"; }}; f'
-        run: |
-          "$RUNNER_TEMP/stack/bin/stack" --root './{folder}' watch run{prove} || test $? -eq 1 # 1: the issue says what needs a person
-"""
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc|\.post|\.dev)[0-9]+)?")
+_WHEEL = re.compile(r"https://[A-Za-z0-9._:/%+~-]+\.whl#sha256=[0-9a-f]{64}")
+_COMMIT = re.compile(r"git\+(?:https|ssh)://(?:git@)?[A-Za-z0-9._:/%+~-]+@[0-9a-f]{40}")
+_FILE = re.compile(r"(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.txt")
+_RUNNERS = {Kind.GITHUB: ("ubuntu-24.04",), Kind.FORGEJO: ("docker",), Kind.GITLAB: ()}
+"""The labels of the runner by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The workflow's file, and whether it is new or differs from what was there."""
+    """The file that runs it, whether a file is new or differs from what was there, and what the user has to include by hand."""
 
     path: Path
     changed: bool
+    include: str = ""
 
 
-def text(folder: str, runner: tuple[str, ...], seed: str, *, prove: bool = False) -> str:
-    """Return the workflow.
+def nightly(
+    folder: str,
+    seed: str,
+    *,
+    kind: Kind = Kind.GITHUB,
+    runner: tuple[str, ...] = (),
+    install: str | None = None,
+    image: str | None = None,
+    prove: bool = False,
+) -> Nightly:
+    """Check the values that a workflow is made of.
 
     Args:
         folder: the stack's folder in its repository, with a slash at its end; empty for the repository itself.
-        runner: the labels of the runner.
-        prove: let it run the proofs.
         seed: decides the minute of the night, so that not everybody's workflow starts at once.
+        kind: the kind of forge.
+        runner: the labels of the runner; none: the usual ones.
+        install: what pip installs: a version, the address of a wheel with its hash, an address of git with a commit, a file of
+            the repository with requirements and their hashes, or a dot for the repository itself; None: this version.
+        image: the image for the jobs, by its digest; GitLab only.
+        prove: let a job of its own run the proofs.
 
     Raises:
-        StackError: a label or the folder's name cannot stand in a workflow.
+        StackError: a value cannot stand in a workflow, or does not name one thing for ever.
 
     """
     for label in runner:
@@ -98,37 +71,114 @@ def text(folder: str, runner: tuple[str, ...], seed: str, *, prove: bool = False
             )
     if not _FOLDER.fullmatch(folder):
         raise StackError(f"the stack's folder {folder!r} has characters that a workflow cannot hold", "move it to a plain name")
+    if image is not None and kind is not Kind.GITLAB:
+        raise StackError("--image goes with --gitlab", "elsewhere the runner's label decides about the image")
+    if image is not None and not _IMAGE.fullmatch(image):
+        raise StackError(f"--image {image!r} has no digest, so it can change", "write it as NAME:TAG@sha256:DIGEST")
     moment = int(hashlib.sha256(seed.encode("utf-8", "surrogateescape")).hexdigest(), 16) % 180
-    return _TEXT.format(
+    return Nightly(
+        folder=folder,
+        runner=runner or _RUNNERS[kind],
         minute=moment % 60,
         hour=2 + moment // 60,
-        runner=runner[0] if len(runner) == 1 else json.dumps(list(runner)),
-        checkout=_CHECKOUT,
-        cache=_CACHE,
-        folder=folder,
-        version=__version__,
-        prove=" --prove" if prove else "",
+        install=_requirement(install or __version__),
+        image=image,
+        prove=prove,
     )
 
 
-def write(root: Path, runner: tuple[str, ...], *, prove: bool, force: bool) -> Written:
-    """Write the workflow into the repository of a stack.
+def _requirement(install: str) -> str:
+    """Return pip's arguments for what is to be installed."""
+    if install == ".":  # the commit that the job checked out
+        return "."
+    if _VERSION.fullmatch(install):
+        return f"'git-carry=={install}'"
+    if _WHEEL.fullmatch(install) or _COMMIT.fullmatch(install):
+        return f"'git-carry @ {install}'"
+    if _FILE.fullmatch(install) and ".." not in install.split("/"):
+        return f"--require-hashes --requirement './{install}'"
+    raise StackError(
+        f"--install {install!r} does not name one thing for ever",
+        "name a version, https://….whl#sha256=HASH, git+https://…@COMMIT, or a .txt file of the repository with hashes",
+    )
+
+
+def texts(kind: Kind, made: Nightly) -> dict[str, str]:
+    """Return the files by their paths in the repository, first the one that the nightly run is in."""
+    match kind:
+        case Kind.GITHUB:
+            return {f".github/workflows/{NAME}": actions_workflow.github(made)}
+        case Kind.FORGEJO:
+            return {f".forgejo/workflows/{NAME}": actions_workflow.forgejo(made)}
+        case Kind.GITLAB:
+            return {gitlab_pipeline.PLACE: gitlab_pipeline.text(made), gitlab_pipeline.MAIN: gitlab_pipeline.INCLUDE}
+
+
+def write(
+    root: Path,
+    kind: Kind,
+    *,
+    runner: tuple[str, ...] = (),
+    install: str | None = None,
+    image: str | None = None,
+    prove: bool = False,
+    force: bool = False,
+) -> Written:
+    """Write the files into the repository of a stack; see `nightly`.
 
     Raises:
-        StackError: the stack is not in a git repository, or the file is there and differs and `force` is not set.
+        StackError: the stack is not in a git repository, a value cannot stand in the file, or the file is there and differs and
+            `force` is not set.
 
     """
     shown = git.run(["rev-parse", "--show-toplevel", "--show-prefix"], cwd=root, accept=(0, 128))
     if shown.returncode:
         raise StackError(f"{root} is not in a git repository", "run `git init` there, or clone your repository")
     top, _, folder = os.fsdecode(shown.stdout).removesuffix("\n").partition("\n")
-    made = text(folder, runner, Path(top).name, prove=prove).encode()
-    path = Path(top, PLACE, NAME)
-    with files.opened(Path(top)) as opened, opened.below(*PLACE.split("/"), create=True) as place:
-        before = place.read(NAME)
+    made = nightly(folder, Path(top).name, kind=kind, runner=runner, install=install, image=image, prove=prove)
+    _check_file(Path(top), install)
+    (main, text), *others = texts(kind, made).items()
+    changed = _write(Path(top), main, text, force=force)
+    include = ""
+    for path, content in others:
+        if _is_there(Path(top), path):
+            include = "" if main in Path(top, path).read_text("utf-8", "replace") else content.partition("\n\n")[2] or content
+        else:
+            changed |= _write(Path(top), path, content, force=force)
+    return Written(Path(top, main), changed, include)
+
+
+def _check_file(top: Path, install: str | None) -> None:
+    """Check a file of requirements: pip would refuse it every night, and nobody might look."""
+    if install is None or not _FILE.fullmatch(install):
+        return
+    path = top / install
+    if not path.is_file():
+        raise StackError(f"{path} is missing", "write it first: a file of requirements with the hashes of all packages")
+    if unhashed := next(_unhashed(path.read_text("utf-8", "replace")), None):
+        raise StackError(f"{path}: {unhashed[:80]} has no hash", "make it with pip-compile --generate-hashes")
+
+
+def _unhashed(text: str) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").splitlines():
+        words = line.strip()
+        if words and not words.startswith(("#", "-")) and "--hash=sha256:" not in words:
+            yield words
+
+
+def _is_there(top: Path, path: str) -> bool:
+    return os.path.lexists(top / path)
+
+
+def _write(top: Path, path: str, text: str, *, force: bool) -> bool:
+    """Write a file below a folder, without following links; return whether it changed."""
+    folder, _, name = path.rpartition("/")
+    made = text.encode()
+    with files.opened(top) as opened, opened.below(*folder.split("/") if folder else (), create=True) as place:
+        before = place.read(name)
         if before is not None and before != made and not force:
-            raise StackError(f"{path} is there and differs", "look at it, then run it with --force to replace it")
+            raise StackError(f"{top / path} is there and differs", "look at it, then run it with --force to replace it")
         if before != made:
-            place.write(f".{NAME}.part", made)
-            place.move(f".{NAME}.part", place, NAME)
-    return Written(path, before != made)
+            place.write(f".{name}.part", made)
+            place.move(f".{name}.part", place, name)
+    return before != made

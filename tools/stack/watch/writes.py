@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stack.base.text import printable
-from stack.forge.threads import ThreadState
+from stack.forge.threads import PullThread, ThreadState
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,11 @@ class AddComment:
 
 @dataclass(frozen=True, slots=True)
 class RemoveLabel:
-    """Take a label from an issue or a pull request."""
+    """Take a label from an issue, or from a pull request if `pull`: some forges count both together, others do not."""
 
     number: int
     label: str
+    pull: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class OpenPull:
 class EditPull:
     """Set the title and the text of a pull request, and close it if `closed`."""
 
-    number: int
+    pull: PullThread
     title: str
     body: str
     closed: bool = False
@@ -84,11 +85,11 @@ def sentence(write: Write) -> str:
         case AddComment():
             told = f"comment on issue #{write.number}"
         case RemoveLabel():
-            told = f"take the label {write.label} from #{write.number}"
+            told = f"take the label {write.label} from {'pull request' if write.pull else 'issue'} {write.number}"
         case PushBranch():
             told = f"push {write.commit[:12]} to {write.branch}"
         case OpenPull():
             told = f"open a draft pull request: {write.title}"
         case EditPull():
-            told = f"{'close' if write.closed else 'update'} pull request #{write.number}: {write.title}"
+            told = f"{'close' if write.closed else 'update'} {write.pull.shown}: {write.title}"
     return printable(told)

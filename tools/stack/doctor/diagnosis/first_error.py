@@ -12,6 +12,7 @@ from stack.doctor.knowledge.match import Patterns
 
 _ERROR = re.compile(
     r"(?:\[rank\d{1,4}\]:? )?(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Failure|Interrupt)(?:: |:?$)"
+    r"|[\w.]{1,200}\.[a-z]\w{0,80}Error(?:: |:?$)"
     r"|(?:[\w. ]{1,80}: )?error: (?:argument|unrecognized|the following arguments) |Fatal Python error: |terminate called "
 )
 _SAID = re.compile(r"(?:docker: )?Error response from daemon: |[\w./-]{1,200}: (?:fatal error|FATAL): |FATAL:? ")

@@ -8,12 +8,12 @@ and layers/mamba. Left out, as for gpt-oss: biases, norms, and a row of the embe
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stack.serving import formats
-from stack.serving.formats import Format
-from stack.serving.shapes import quantization
-from stack.serving.shapes.keys import Keys
-from stack.serving.shapes.model import Cache, Matrix, Split, State
-from stack.serving.shapes.quantization import Find
+from stack.deploy import formats
+from stack.deploy.formats import Format
+from stack.deploy.shapes import quantization
+from stack.deploy.shapes.keys import Keys
+from stack.deploy.shapes.model import Cache, Matrix, Split, State
+from stack.deploy.shapes.quantization import Find
 
 EXPERTS, SHARED, MLP, ATTENTION, LINEAR, MAMBA, HEAD, ROUTER = (
     *("experts", "shared experts", "MLP", "attention", "linear attention", "Mamba", "lm_head", "router"),

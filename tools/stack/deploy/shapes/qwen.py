@@ -3,11 +3,11 @@
 
 from collections.abc import Callable, Iterable
 
-from stack.serving.shapes import layers
-from stack.serving.shapes.keys import Keys
-from stack.serving.shapes.layers import Parts
-from stack.serving.shapes.model import Model, Split
-from stack.serving.shapes.source import LAYERS, Source
+from stack.deploy.shapes import layers
+from stack.deploy.shapes.keys import Keys
+from stack.deploy.shapes.layers import Parts
+from stack.deploy.shapes.model import Model, Split
+from stack.deploy.shapes.source import LAYERS, Source
 
 _SLIDING, _FULL, _LINEAR = "sliding_attention", "full_attention", "linear_attention"
 

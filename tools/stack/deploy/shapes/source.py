@@ -3,12 +3,12 @@
 
 from dataclasses import dataclass
 
-from stack.serving.formats import Format
-from stack.serving.shapes import layers
-from stack.serving.shapes.keys import MOST, Keys
-from stack.serving.shapes.layers import Parts
-from stack.serving.shapes.model import Draft, Model
-from stack.serving.shapes.quantization import Quantization
+from stack.deploy.formats import Format
+from stack.deploy.shapes import layers
+from stack.deploy.shapes.keys import MOST, Keys
+from stack.deploy.shapes.layers import Parts
+from stack.deploy.shapes.model import Draft, Model
+from stack.deploy.shapes.quantization import Quantization
 
 LAYERS = 1000
 """Most layers; each has names that are looked up in the checkpoint's lists."""
@@ -43,4 +43,4 @@ class Source:
         keys.finish()
         made = Draft(tuple(draft.matrices), tuple(draft.caches)) if draft is not None else None
         matrices, caches, states = tuple(parts.matrices), tuple(parts.caches), tuple(parts.states)
-        return Model(kind, longest, self.dense, matrices, caches, states, made, self.quantization.kv)
+        return Model(kind, longest, self.dense, matrices, caches, states, made, self.quantization.kv, tied=self.tied)

@@ -9,14 +9,14 @@ from typing import Any
 
 from stack.base.did_you_mean import similar
 from stack.base.errors import StackError
+from stack.deploy import formats
+from stack.deploy.formats import Format
+from stack.deploy.shapes import quantization
+from stack.deploy.shapes.families import BUILDERS, WRAPPERS
+from stack.deploy.shapes.keys import Keys
+from stack.deploy.shapes.model import Model
+from stack.deploy.shapes.source import Source
 from stack.model import document
-from stack.serving import formats
-from stack.serving.formats import Format
-from stack.serving.shapes import quantization
-from stack.serving.shapes.families import BUILDERS, WRAPPERS
-from stack.serving.shapes.keys import Keys
-from stack.serving.shapes.model import Model
-from stack.serving.shapes.source import Source
 
 LARGEST = 8 * 2**20
 """Bytes of the largest file; those with a list of all quantized layers have some hundred thousand."""

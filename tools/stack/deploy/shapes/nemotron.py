@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build Nemotron-H: each layer is one of Mamba, attention, experts, or a dense feed-forward layer."""
 
-from stack.serving import formats
-from stack.serving.shapes import layers
-from stack.serving.shapes.keys import Keys
-from stack.serving.shapes.layers import Parts
-from stack.serving.shapes.model import Model, Split
-from stack.serving.shapes.source import LAYERS, Source
+from stack.deploy import formats
+from stack.deploy.shapes import layers
+from stack.deploy.shapes.keys import Keys
+from stack.deploy.shapes.layers import Parts
+from stack.deploy.shapes.model import Model, Split
+from stack.deploy.shapes.source import LAYERS, Source
 
 _LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 """Kinds of layers by the letters of `hybrid_override_pattern`."""

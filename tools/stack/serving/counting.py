@@ -3,8 +3,8 @@
 
 from collections.abc import Iterable
 
-from stack.serving.formats import Format
-from stack.serving.shapes.model import Matrix, Model
+from stack.deploy.formats import Format
+from stack.deploy.shapes.model import Matrix, Model
 from stack.serving.traffic import CACHE, Component, distinct
 
 STATE = "state"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stack.base.errors import StackError
-from stack.serving.formats import Format
+from stack.deploy.formats import Format
 
 
 class Split(StrEnum):
@@ -91,7 +91,8 @@ class Draft:
 class Model:
     """A model: its kind, the longest context, its own type, and what a step reads.
 
-    `kv`: the format that the checkpoint names for its cache. `quantized`: the configuration names formats of weights.
+    `kv`: the format that the checkpoint names for its cache. `quantized`: the configuration names formats of weights. `tied`: the output
+    head shares the embedding.
     """
 
     kind: str
@@ -103,6 +104,7 @@ class Model:
     draft: Draft | None = None
     kv: str | None = None
     quantized: bool = True
+    tied: bool = False
 
 
 def share_of_heads(heads: int, nodes: int) -> int:

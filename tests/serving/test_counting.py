@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.base.errors import StackError
-from stack.serving import formats
-from stack.serving.formats import BF16, Format
-from stack.serving.shapes import config_file, counting
-from stack.serving.shapes.model import Model
+from stack.deploy import formats
+from stack.deploy.formats import BF16, Format
+from stack.deploy.shapes import config_file
+from stack.deploy.shapes.model import Model
+from stack.serving import counting
 
-from .configs import ALL, GLM, LLAMA, NEMOTRON, QWEN3_MOE, QWEN3_NEXT, QWEN35, changed
+from ..deploy.shapes.configs import ALL, GLM, LLAMA, NEMOTRON, QWEN3_MOE, QWEN3_NEXT, QWEN35, changed
 
 FP8 = formats.CACHED["fp8"]
 

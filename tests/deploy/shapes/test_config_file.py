@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.deploy import checkpoints, hardware, recipes
-from stack.serving import formats, roofline
-from stack.serving.formats import BF16, MXFP4, NVFP4, QUANTIZED
-from stack.serving.shapes import config_file, quantization
-from stack.serving.shapes.quantization import EXPERTS, HEAD, LINEAR, Quantization
+from stack.deploy import checkpoints, formats, hardware, recipes
+from stack.deploy.formats import BF16, MXFP4, NVFP4, QUANTIZED
+from stack.deploy.shapes import config_file, quantization
+from stack.deploy.shapes.quantization import EXPERTS, HEAD, LINEAR, Quantization
+from stack.serving import roofline
 
 from .configs import ALL, GLM, LLAMA, NEMOTRON, QWEN3_MOE, QWEN35, changed
 

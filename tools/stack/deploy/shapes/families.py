@@ -3,9 +3,9 @@
 
 from collections.abc import Callable
 
-from stack.serving.shapes import glm, nemotron, qwen
-from stack.serving.shapes.model import Model
-from stack.serving.shapes.source import Source
+from stack.deploy.shapes import glm, nemotron, qwen
+from stack.deploy.shapes.model import Model
+from stack.deploy.shapes.source import Source
 
 BUILDERS: dict[str, Callable[[Source], Model]] = {
     "llama": qwen.llama,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stack.serving import formats
-from stack.serving.formats import Format
-from stack.serving.shapes.keys import Keys
-from stack.serving.shapes.patterns import Patterns
+from stack.deploy import formats
+from stack.deploy.formats import Format
+from stack.deploy.shapes.keys import Keys
+from stack.deploy.shapes.patterns import Patterns
 
 MOST = 50_000
 """Entries of the longest list of layers; 94 layers with each projection have 1,000."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build GLM-4-MoE-Lite (GLM Flash): latent attention, and experts with shared ones."""
 
-from stack.serving import formats
-from stack.serving.shapes import layers, quantization
-from stack.serving.shapes.layers import Parts
-from stack.serving.shapes.model import Model, Split
-from stack.serving.shapes.source import Source
+from stack.deploy import formats
+from stack.deploy.shapes import layers, quantization
+from stack.deploy.shapes.layers import Parts
+from stack.deploy.shapes.model import Model, Split
+from stack.deploy.shapes.source import Source
 
 
 def glm(source: Source) -> Model:

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Shapes of models other than gpt-oss: read a `config.json`, and count the bytes that a decoding step moves."""
