@@ -35,6 +35,7 @@ _VERBS = {
     "lane": "Hold the series on several releases: begin, list, drop.",
     "lint": "Check pins, series and patch files for mistakes.",
     "log": "Show what each change of the stack did.",
+    "matrix": "List and run all jobs that show that the stack is good.",
     "pins": "Show, verify or set the upstream pins.",
     "prove": "Show that each patch passes its tests, and that they need it.",
     "rebase": "Move pins and patches to another upstream release.",

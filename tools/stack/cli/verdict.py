@@ -206,16 +206,27 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
 @click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--markdown", is_flag=True, help="Print the table in Markdown, as the README has it.")
 @click.option("--speeds", is_flag=True, help="Leave out verdicts in which no server's speed was measured.")
+@click.option("--newest", is_flag=True, help="Show only the newest verdict of each server on each machine.")
+@click.option("--server", "servers", multiple=True, metavar="TITLE", help="Show only this server; may be repeated.")
 @json_option
 @click.pass_obj
-def table(options: Options, files: tuple[Path, ...], markdown: bool, speeds: bool, as_json: bool) -> None:
+def table(
+    options: Options,
+    files: tuple[Path, ...],
+    markdown: bool,
+    speeds: bool,
+    newest: bool,
+    servers: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Show verdicts as one table: machine, server, stack, date, tokens per second, and what passed. Default: all kept verdicts."""
 
     from stack.validation import verdict_table  # noqa: PLC0415  (see `diff`)
 
     kept = [] if files else sorted((options.find_root() / "validation/verdicts").rglob("*.json"))
     found = verdict_table.rows(verdict.load_file(file) for file in files or kept)
-    found = [row for row in found if row.speeds or not speeds]
+    found = [row for row in found if (row.speeds or not speeds) and (not servers or row.title in servers)]
+    found = verdict_table.newest(found) if newest else found
     if as_json:
         print_json({"rows": [_row_json(row) for row in found]})
     elif markdown:

@@ -11,7 +11,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.text import counted
-from stack.images import envelope, keyless, reference
+from stack.images import envelope, keyless, processors, reference
 from stack.images.floating_tags import Move
 from stack.images.reference import Reference
 from stack.images.trust import Trusted
@@ -74,6 +74,11 @@ def trusted(
     if required:
         raise StackError("nobody's attestations are trusted", "give --key, or --identity and --issuer")
     return None
+
+
+def as_platform(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Read a platform in any spelling: linux/arm64, arm64 or aarch64."""
+    return processors.platform_of(value) if value is not None else None
 
 
 def layout(named: str | None, root: Path) -> Reference:

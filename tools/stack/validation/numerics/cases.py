@@ -17,7 +17,7 @@ from stack.validation.numerics.agreement import AGREEMENTS, Agreement
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.experts import OSS, Experts, Glu
 from stack.validation.numerics.grouped import Grouped
-from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
+from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, prefill, sm120_on_sm90
 from stack.validation.numerics.linear import Linear
 from stack.validation.numerics.routes import Many
 from stack.validation.numerics.sanitizing import Sanitized
@@ -100,7 +100,7 @@ def everything() -> tuple[AnyCase, ...]:
 
 
 def _usual() -> tuple[AnyCase, ...]:
-    gpu = (*_gpu(), *_decode(), *sanitizing.declared())
+    gpu = (*_gpu(), *_decode(), *_prefill(), *sanitizing.declared())
     return (*_experts(), *_emulated(), *_linear(), *_attention(), *_formats(), *gpu)
 
 
@@ -319,6 +319,25 @@ def _decode() -> Iterator[AnyCase]:
             yield case
     for agreement in decode.AGREEMENTS:
         yield Same(f"{SUITE}/formats/{agreement.name}", agreement)
+
+
+_PREFILLED = (
+    *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (1, 33, 128, 1000)),
+    (Experts(1000, intermediate=192), "a fifteenth of the intermediate size"),
+    (Experts(1000, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
+    (Experts(128, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
+    (Experts(128, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
+)
+"""Few and many tokens of an expert; all experts; sizes that are not multiples of 64; a part of the experts; another activation."""
+
+
+def _prefill() -> Iterator[AnyCase]:
+    for mixture in prefill.EXPERTS:
+        for experts, reduced in _PREFILLED:
+            name = _name("moe", mixture, f"experts={experts.experts}", experts)
+            name += f"/elsewhere={experts.elsewhere}" if experts.elsewhere else ""
+            name += "/another-activation" if experts.glu != OSS else ""
+            yield KernelCase(name, mixture, experts, BFLOAT16_BAR, reduced)
 
 
 _FEW = (1, 0, 3, 8, 17, 32, 2, 130)

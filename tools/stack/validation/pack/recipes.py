@@ -73,7 +73,8 @@ RECIPES = (
         "decode",
         _DECODE,
         (
-            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches.",
+            # Of all batches, or on SM90 of fewer than 33 tokens beside FlashInfer's prefill kernel.
+            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of ",
             "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 16 tokens.",
             "TRITON_ATTN backend",
             "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
