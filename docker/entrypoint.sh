@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Serve, once what is installed is what the image was built of, and nothing is wrong with the machine. STACK_UNCHECKED=1 serves all the same.
-# STACK_RECIPE names the recipe that is served: its share of the memory is held against what is free.
+# STACK_RECIPE names the recipe that is served: its share of the memory is held against what is free. STACK_KEEP_FREE=GB kills the server when
+# less memory and swap than that is left.
 set -eu
 case "${1:-}" in
     "" | -*) set -- vllm serve "$@" ;;
@@ -26,5 +27,10 @@ if ! said=$(stack --root /opt/stack/share/stack doctor --python /opt/stack/bin/p
     ${STACK_RECIPE:+--recipe "$STACK_RECIPE"} 2>&1); then
     printf '%s\n' "$said" >&2
     refuse "stack doctor finds that something is wrong: mend it"
+fi
+# A machine whose CPU and GPU share the memory freezes when it runs out of it: the server is killed before, and the container stays, so that
+# the engine does not start it again.
+if [ "${STACK_KEEP_FREE:-0}" != 0 ]; then
+    exec python -P -m stack.serving.guarded "$STACK_KEEP_FREE" "$@"
 fi
 exec "$@"

@@ -27,7 +27,7 @@ CHOSEN = {
     "store/indexes.py": ("PIP_*",),
     "forge/credentials.py": ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
     "cli/program.py": ("_STACK_COMPLETE",),
-    "cli/owner/up.py": (),  # looks for the key of the API only
+    "owner/missing.py": (),  # looks for the key of the API only
     "owner/hub_client.py": (
         "HF_TOKEN",
         "HF_TOKEN_PATH",

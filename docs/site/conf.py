@@ -50,6 +50,7 @@ _CONTENTS = {
         "export-pr",
         "validate",
         "serving",
+        "roofline",
         "recipes",
         "report",
         "lanes",

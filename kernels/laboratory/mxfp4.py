@@ -6,8 +6,9 @@ the same to the bit. Padding beyond the real sizes is large here, where vLLM has
 """
 
 import ctypes
+import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from laboratory.emulated import SHARED_LIMIT, BufferKind, Machine, bfloat16_bits, from_bfloat16_bits
+from laboratory.emulated import SHARED_LIMIT, BufferKind, LaunchShape, Machine, bfloat16_bits, from_bfloat16_bits
 from stack.validation.numerics import EMULATED
 from stack.validation.numerics.agreement import Bits, Compared
 from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
-from stack.validation.numerics.experts import Experts, Sizes
+from stack.validation.numerics.experts import Expert, Experts, Sizes
 from stack.validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from stack.validation.numerics.kernels.decode import UNREAD_SCALE, tiled
+from stack.validation.numerics.kernels.emulated import PROCESSORS
 from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.routes import Many
 
 _UNKNOWN = 5
 """Number of logits beyond the experts that the map knows."""
@@ -31,11 +34,13 @@ LAUNCHES = 2
 _ACTIVATED_STAGE = 272
 """Bytes for 128 columns of an entry's intermediate result, which the first launch passes to the second."""
 _UNREAD_CODES = 0x77
+_PARTS = 6
+"""Arrays of an expert."""
+_NO_RESERVE = 0x4000
+"""Linux's MAP_NORESERVE, which Python 3.11 does not name."""
 _ORDERS = ((0, True), (7, False))
 """Pairs of the seed of the threads' order, and whether a kernel may begin before its predecessor has ended."""
 
-PROCESSORS = 48
-"""Multiprocessors of a GB10: the dense kernel chooses the shape of its blocks by their number."""
 _FEW_PROCESSORS = 3
 """Multiprocessors for the experts' kernels: with few of them a warp has several pieces of work instead of one."""
 
@@ -61,23 +66,42 @@ class Stored:
 
 def stored(layer: Experts, sizes: Sizes) -> Stored:
     """Lay out the weights of a layer as vLLM passes them to the kernels: up's rows before gate's, scales tiled, padded to `sizes`."""
-    hidden, intermediate = sizes
     here = range(layer.experts - 1, layer.elsewhere - 1, -1)  # reversed, so that places differ from ids
     places = np.full(layer.experts, -1, np.int32)
-    parts: list[tuple[Bytes, ...]] = []
-    biases: list[tuple[Single, ...]] = []
-    for place, number in enumerate(here):
-        places[number] = place
-        expert = layer.expert(number)
-        first = [_half(expert.gate_up, half, intermediate, hidden) for half in (1, 0)]
-        second = _padded(expert.down, hidden, intermediate)
-        scales = np.concatenate([half.scales for half in first])
-        parts.append((np.concatenate([half.codes for half in first]), tiled(scales), second.codes, tiled(second.scales)))
-        halves = [_wide(expert.gate_up_bias[half::2], intermediate) for half in (1, 0)]
-        biases.append((np.concatenate(halves), _wide(expert.down_bias, hidden)))
-    up, up_scales, down, down_scales = (np.stack(each) for each in zip(*parts, strict=True))
-    up_bias, down_bias = (bfloat16_bits(np.stack(each)) if layer.bias else None for each in zip(*biases, strict=True))
-    return Stored(up, up_scales, up_bias, down, down_scales, down_bias, places)
+    places[here] = np.arange(len(here))
+    if isinstance(layer, Many):
+        experts = {int(places[number]): _laid_out(layer.expert(int(number)), sizes) for number in np.unique(layer.route[0])}
+        parts = [_sparse(len(here), {place: expert[each] for place, expert in experts.items()}) for each in range(_PARTS)]
+    else:
+        parts = [np.stack(each) for each in zip(*(_laid_out(layer.expert(number), sizes) for number in here), strict=True)]
+    up, up_scales, up_bias, down, down_scales, down_bias = parts
+    return Stored(up, up_scales, up_bias if layer.bias else None, down, down_scales, down_bias if layer.bias else None, places)
+
+
+def _laid_out(expert: Expert, sizes: Sizes) -> tuple[npt.NDArray[Any], ...]:
+    """Lay out an expert: codes, scales and biases of the first weight, then of the second."""
+    hidden, intermediate = sizes
+    first = [_half(expert.gate_up, half, intermediate, hidden) for half in (1, 0)]
+    second = _padded(expert.down, hidden, intermediate)
+    biases = [_wide(expert.gate_up_bias[half::2], intermediate) for half in (1, 0)]
+    return (
+        np.concatenate([half.codes for half in first]),
+        tiled(np.concatenate([half.scales for half in first])),
+        bfloat16_bits(np.concatenate(biases)),
+        second.codes,
+        tiled(second.scales),
+        bfloat16_bits(_wide(expert.down_bias, hidden)),
+    )
+
+
+def _sparse(count: int, parts: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Make an array of `count` parts, of which only these take memory: the others read as zeros."""
+    part = next(iter(parts.values()))
+    room = mmap.mmap(-1, count * part.nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    whole = np.frombuffer(room, part.dtype).reshape(count, *part.shape)
+    for place, given in parts.items():
+        whole[place] = given
+    return whole
 
 
 def _half(gate_up: Blocks, half: int, rows: int, columns: int) -> Blocks:
@@ -104,7 +128,7 @@ def decoded(
     sizes: Sizes,
     *,
     chooses: bool = False,
-    padding: npt.NDArray[np.bool_] | None = None,
+    padding: npt.NDArray[np.bool_] | npt.NDArray[np.uint8] | None = None,
     instead: tuple[int, int] | None = None,
     shared_limit: int = SHARED_LIMIT,
 ) -> Single:
@@ -136,7 +160,7 @@ def decoded(
             ("activated", activated, BufferKind.OUTPUT),
             ("output", output, BufferKind.OUTPUT),
         ]
-        addresses = [cpu.give(*argument) for argument in given]
+        addresses = [cpu.give(*argument, in_place=isinstance(layer, Many)) for argument in given]
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, int(weights.places.max()) + 1)
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in astuple(layer.glu))
@@ -145,13 +169,26 @@ def decoded(
             raise RuntimeError(f"{launches} launches, {LAUNCHES} are allowed")
         return output
 
-    # Without a map, ids are places already. With a map, there may be more logits than experts in it.
-    local = np.array(ids if layer.elsewhere else weights.places[ids])
+    # Without a map, ids are places already; unknown ones stay. With a map, there may be more logits than experts in it.
+    known = (ids >= 0) & (ids < layer.experts)
+    local = np.array(ids if layer.elsewhere else np.where(known, weights.places[np.where(known, ids, 0)], ids))
     if instead is not None:
         local[:, instead[0]] = instead[1]
     unknown = np.full((layer.tokens, _UNKNOWN), -np.inf, np.float32)
     logits = np.concatenate([layer.logits, unknown], axis=1) if layer.elsewhere else layer.logits[:, np.argsort(weights.places)]
     return from_bfloat16_bits(in_every_order(cpu, once, shared_limit))
+
+
+def launches(cpu: Machine, layer: Experts, processors: int, shared_bytes: int) -> tuple[LaunchShape, ...]:
+    """Return the sizes of both launches for a layer on a GPU with these limits. Nothing is run, so the layer may have any size."""
+    cpu.begin(shared_limit=shared_bytes)
+    cpu.record_only()
+    nowhere = (ctypes.c_void_p(None),) * 14
+    counts = (layer.experts, layer.experts, layer.tokens, layer.top, layer.experts)
+    sizes = (layer.hidden, layer.intermediate) * 2
+    limits = (ctypes.c_float(number) for number in astuple(layer.glu))
+    cpu.call("emulated_moe_decode", *nowhere, *counts, *sizes, *limits, processors, shared_bytes, 0)
+    return cpu.shapes
 
 
 def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, beyond: int = 0) -> Single:

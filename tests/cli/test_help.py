@@ -80,7 +80,7 @@ def test_every_option_has_help(name: str) -> None:
     assert all(one.opts[-1] in text for one in options)
 
 
-SCRIPTS = {"stack completion", "stack image run"}
+SCRIPTS = {"stack completion", "spark-stack completion", "stack image run"}
 """Verbs that print a program for a shell, or what another program prints, and nothing else."""
 
 

@@ -46,7 +46,7 @@ def test_the_steps(stack: Stack) -> None:
 
 
 def test_the_documentation_has_these_numbers(stack: Stack) -> None:
-    text = (Path(__file__).parents[2] / "docs/serving.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/roofline.md").read_text()
     [shown] = re.findall(r"<!-- roofline -->\n```\n\$ stack (.*)\n…\n((?:.*\n)*?)```\n<!-- /roofline -->", text)
     assert stack(*shown[0].split()).out.endswith(f"\n\n{shown[1]}")
 

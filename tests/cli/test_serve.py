@@ -183,7 +183,7 @@ def test_a_killed_watchdog_ends_the_server(fake: Fake, begin: Begin) -> None:
 
 def test_the_log_goes_into_a_file(fake: Fake, begin: Begin) -> None:
     file = fake.folder / "server.log"
-    ended = begin("--log", str(file)).end(signal.SIGINT)
+    ended = begin("--server-log", str(file)).end(signal.SIGINT)
     assert ended.err == "the server was stopped as requested\n"
     assert "Application startup complete." in file.read_text()
 
@@ -258,7 +258,7 @@ def test_the_key_is_in_no_command_line_and_no_log(fake: Fake, stack: Stack, monk
 
 
 def test_a_log_that_cannot_be_written_goes_on_where_it_is_seen(fake: Fake, begin: Begin) -> None:
-    started = begin("--log", "/dev/full")
+    started = begin("--server-log", "/dev/full")
     assert started.line.startswith(READY)
     ended = started.end(signal.SIGINT)
     assert ended.err.count("stack: the log cannot be written any more (No space left on device): it goes on here") == 1
@@ -306,7 +306,7 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
         (["--set", "A"], "'A' sets no variable: write NAME=VALUE"),
         (["--set", "A=b"], "recipe cpu-fp32 has no variable A: it has none"),
         (["--image", "oci:x"], "--image has its own packages: leave --python out"),
-        (["--log", "{here}/no/log"], "{here}/no/log cannot be written (No such file or directory)"),
+        (["--server-log", "{here}/no/log"], "{here}/no/log cannot be written (No such file or directory)"),
         *((["--timeout", given], f"Invalid value for '--timeout': {said}") for given, said in SECONDS),
     ],
 )

@@ -60,6 +60,14 @@ def test_show_in_a_pipe_is_short(stack: Stack, tmp_path: Path) -> None:
     assert "x" * 3000 in ran.out
 
 
+def test_what_a_cpu_does_not_compile_is_shown_once(stack: Stack, tmp_path: Path) -> None:
+    unseen = {"not compiled": "the PTX"}
+    cases = [replace(passed(f"kernels/moe/x-emulated/{number}"), measured={"rel_l2": 0.1, **unseen}) for number in (1, 2)]
+    rows = stack("verdict", "show", file(tmp_path, "v.json", verdict(*cases))).out.splitlines()
+    assert rows[-1] == "2 cases ran kernels on the CPU; not compiled: the PTX"
+    assert sum("the PTX" in row for row in rows) == 1
+
+
 def test_require(stack: Stack, good: Path) -> None:
     ran = stack("verdict", "require", "--gate", "cpu", good)
     assert ran.code == 0

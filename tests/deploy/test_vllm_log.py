@@ -200,6 +200,11 @@ def test_why_there_is_no_linear_kernel() -> None:
         ("Using FLASHINFER_CUTLASS Fp8 MoE backend out of potential backends: ['TRITON'].", "MoE", "FLASHINFER_CUTLASS"),
         (f"{DECODES}up to 16 tokens, 'flashinfer_cutlass_fused_moe' above.", "MoE decode", "flashinfer_mxfp4_moe_decode"),
         (f"{DECODES}all batches.", "MoE decode", "flashinfer_mxfp4_moe_decode"),
+        (
+            f"{DECODES}fewer than 33 tokens, 'flashinfer_mxfp4_moe_prefill' for more.",
+            "MoE decode",
+            "flashinfer_mxfp4_moe_decode",
+        ),
         ("Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM", "linear", "FlashInferGemvMxFp4LinearKernel"),
         ("Selected CutlassFP8ScaledMMLinearKernel for model.layers.0.attn.qkv", "linear", "CutlassFP8ScaledMMLinearKernel"),
         ("Using MarlinLinearKernel for mixed-precision linear", "linear", "MarlinLinearKernel"),

@@ -446,7 +446,8 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(
                 sh(f"{SERVE} \\\n  --enforce-eager"),
                 WRONG,
-                "26 tok/s in place of 59 (ai-muninn.com, part 2); another had 57.5 with it (kubis.ai)",
+                '26 tok/s in place of 59 (ai-muninn.com, "gpt-oss-120B on DGX Spark", part 2); another had 57.5 with it '
+                '(kubis.ai, "GPT-OSS-120B: Topology Benchmark", 2026-03-22)',
                 "take it out",
                 2,
             ),

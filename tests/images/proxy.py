@@ -3,27 +3,33 @@
 
 import http.client
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from tests.images.registry import Registry, trusting
 from tests.loopback import Patient, listening
 
+Answer = tuple[int, Mapping[str, str], bytes]
 _OF_THE_CONNECTION = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
 @dataclass
 class Between:
-    """What is done: `before` and `after` get method and path of each request, `answer` may change a body."""
+    """What is done: `before` and `after` get method and path of each request, `answer` may change a body.
+
+    `instead` may answer in place of the registry, with status, headers and body.
+    """
 
     before: Callable[[str, str], None] = lambda method, path: None
     after: Callable[[str, str], None] = lambda method, path: None
     answer: Callable[[str, str, bytes], bytes] = lambda method, path, body: body
+    instead: Callable[[str, str, "Message[str, str]"], Answer | None] = lambda method, path, headers: None
     deaf: bool = False
-    """The registry does not hear which kinds of manifest are asked for."""
+    """The registry does not get the header that names kinds of manifests."""
     host: str = ""
     seen: list[tuple[str, str]] = field(default_factory=list)
 
@@ -41,6 +47,9 @@ def standing(registry: Registry, folder: Path, between: Between) -> Iterator[Bet
             body = self.sent()
             between.seen.append((self.command, self.path))
             between.before(self.command, self.path)
+            if (own := between.instead(self.command, self.path, self.headers)) is not None:
+                self.reply(*own)
+                return
             upstream = http.client.HTTPSConnection(registry.host, context=trusted, timeout=30)
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for key, value in self.headers.items():  # Accept comes several times
@@ -63,6 +72,14 @@ def standing(registry: Registry, folder: Path, between: Between) -> Iterator[Bet
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(data)
+
+        def reply(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+            self.send_response(status)
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
         do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on
 

@@ -35,7 +35,7 @@ def base(world: World, machine: Machine) -> str:
     note = machine.cache / "images" / "test-base.txt"
     with cache.lock(note):
         if not note.is_file() or not bases_.made(machine.cache, note.read_text().split()[1]).is_dir():
-            made = own_base.make(own_base.BaseOrder("bookworm", ("python3",)), machine.cache, lambda *_: None)
+            made = own_base.make(own_base.BaseOrder("bookworm", ("python3",)), machine.cache, lambda *_: None).pin
             cache.put(note, f"{made.tag} {made.digest}".encode())
     tag, digest = note.read_text().split()
     (world.cache / "images").mkdir(exist_ok=True)

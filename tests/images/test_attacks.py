@@ -11,8 +11,21 @@ from typing import Any
 import pytest
 
 from stack.base.errors import StackError
-from stack.images import attached, envelope, floating_tags, image, skopeo, statement, verify
+from stack.images import (
+    attached,
+    attestations,
+    bundle,
+    envelope,
+    floating_tags,
+    image,
+    referrers,
+    skopeo,
+    statement,
+    verify,
+)
+from stack.images.image import Image
 from stack.images.reference import Reference
+from stack.images.registry_client import RegistryClient
 from stack.images.verify import Claims
 from stack.model import verdict
 from stack.model.ids import Sha256
@@ -33,7 +46,7 @@ def attacked(world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, 
         yield replace(world, host=between.host)
 
 
-def key(world: World, name: str = "release") -> "verify.SSlibKey":
+def key(world: World, name: str = "release") -> "envelope.SSlibKey":
     return envelope.public(world.root / f"{name}.pub.pem")
 
 
@@ -43,6 +56,15 @@ def other(world: World, name: str) -> tuple[Reference, str]:
     place = world.name(f"{name}@{made}")
     skopeo.copy(Reference(str(world.layout), "latest", layout=True), place)
     return place, made
+
+
+def attach(found: Image, envelopes: list[bytes], signed_by: "envelope.SSlibKey", form: str = "") -> None:
+    """Attach envelopes in one form, or in both."""
+    with RegistryClient(Reference(found.reference.place)) as client:
+        if form != "earlier":
+            referrers.attach(client, found, [bundle.make(item, signed_by) for item in envelopes])
+        if form != "bundle":
+            attached.attach(client, found, envelopes)
 
 
 def absent(world: World, name: str) -> bool:
@@ -123,13 +145,14 @@ def test_a_registry_that_lies_about_a_digest_is_found(
     def answer(method: str, path: str, body: bytes) -> bytes:
         return lie if method == "GET" and path.endswith(wanted) and b"errors" not in body[:20] else body
 
+    monkeypatch.setattr(referrers, "_PATIENCE", 0.0)
     between = Between(answer=answer)
     with attacked(world, registry, monkeypatch, between) as there, pytest.raises(StackError) as found:
         there.publish(f"{name}:1.0", world.verdict(made))
     words = {
         "manifest": "has another digest",
         "layer": "Digest did not match",
-        "attestation": "there are none",
+        "attestation": "keep replacing",
         "tag": "points at",
     }
     assert words[what] in str(found.value)
@@ -209,14 +232,14 @@ def test_what_others_attach_stays_and_counts_for_nothing(world: World) -> None:
     made = world.image()
     world.publish(f"{name}:1.0", world.verdict(made))
     found = image.read(world.name(f"{name}:1.0"))
-    mine = attached.fetch(found)
-    theirs = envelope.signer(world.root / "other.pem").sign(envelope.payload(mine[0]))
-    attached.attach(found, Reference(found.reference.place), [theirs])
+    mine = attestations.fetch(found)
+    theirs = envelope.signer(world.root / "other.pem").sign(envelope.payload(mine[0].envelope))
+    attach(found, [theirs], key(world, "other"))
     report = verify.verify(world.name(f"{name}:1.0"), world.stack, key(world))
     assert report.holds, report.problems
     assert report.claims.foreign == 1
     assert not world.publish(f"{name}:1.0", world.root / "v.json").new
-    assert len(attached.fetch(found)) == len(mine) + 1
+    assert len(attestations.fetch(found)) == len(mine) + 2
 
 
 Stated = tuple[str, dict[str, Any]]
@@ -263,11 +286,12 @@ UNTRUE: dict[str, tuple[Callable[[Claims], list[Stated]], str]] = {
 }
 
 
+@pytest.mark.parametrize("form", ["bundle", "earlier"])
 @pytest.mark.parametrize("what", UNTRUE)
-def test_what_the_right_key_has_signed_has_to_be_true(world: World, what: str) -> None:
+def test_what_the_right_key_has_signed_has_to_be_true(world: World, what: str, form: str) -> None:
     """Each stands beside true statements, under the key that counts."""
     change, refused = UNTRUE[what]
-    name = f"untrue-{what.replace(' ', '-')}:1.0"
+    name = f"untrue-{form}-{what.replace(' ', '-')}:1.0"
     world.publish(name, world.verdict(world.image()))
     found = image.read(world.name(name))
     said = verify.claims(found, key(world))
@@ -275,7 +299,7 @@ def test_what_the_right_key_has_signed_has_to_be_true(world: World, what: str) -
     signed = [
         world.signer.sign(statement.make(found, world.name(name).shown, kind, predicate)) for kind, predicate in change(said)
     ]
-    attached.attach(found, Reference(found.reference.place), signed)
+    attach(found, signed, key(world), form)
     problems = verify.verify(world.name(name), world.stack, key(world)).problems
     assert any(refused in one for one in problems), problems
     # That it was published asks for no stack, so it cannot compare the pins.

@@ -28,7 +28,8 @@ def test_a_tag_is_pinned_to_its_digest_and_taken_back(
     assert json.loads(stack("pins", "show", "--json").out)["base"] is None
     ran = stack("pins", "set", "base", f"{name}:13.0")
     words = ran.out.split()
-    assert (ran.code, words) == (0, f"the base image is {name}:13.0 at {made}; `stack undo` takes it back".split())
+    after = "pins.toml, which git tracks, says so; `stack undo` takes it back"
+    assert (ran.code, words) == (0, f"the base image is {name}:13.0 at {made}; {after}".split())
     assert (world.root / "pins.toml").read_text() == f'{before}\n[base]\nimage = "{name}"\ntag = "13.0"\ndigest = "{made}"\n'
     assert json.loads(stack("pins", "show", "--json").out)["base"] == {"image": name, "tag": "13.0", "digest": made}
     assert f"base image {name}:13.0 {made}" in stack("pins", "show").out

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at every step: the publisher, with all that it has started, dies before each thing that it would write."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.images import envelope, floating_tags, verify
+from stack.images import envelope, floating_tags, referrers, skopeo, verify
 
 from .proxy import Between, standing
 from .registry import Registry, environment
@@ -32,11 +33,18 @@ def started(world: World, name: str) -> "subprocess.Popen[bytes]":
         str(world.policy.gates),
         "--key",
         "release.pem",
+        "--sbom",
+        "python.cdx.json",
         "--move",
         "latest",
     ]
     command = [sys.executable, "-c", SCRIPT, "image", "publish", f"{world.host}/{name}", *options]
     return subprocess.Popen(command, cwd=world.root, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def listed(world: World, name: str, digest: str) -> int:
+    """Number of referrers in the index: the four bundles."""
+    return len(json.loads(skopeo.raw(world.name(f"{name}:{referrers.tag(digest)}")))["manifests"])
 
 
 class Killer(Between):
@@ -74,21 +82,25 @@ def test_killed_at_any_write_no_tag_lacks_its_attestations(
         with standing(registry, world.root, killer):
             for variable, value in environment(folder, registry.host, killer.host).items():
                 monkeypatch.setenv(variable, value)
-            with started(replace(world, host=killer.host), f"{name}:1.0") as publisher:
+            there = replace(world, host=killer.host)
+            with started(there, f"{name}:1.0") as publisher:
                 killer.victim = publisher.pid
                 _, said = publisher.communicate(timeout=120)
-        if publisher.returncode == 0:
-            break
-        assert publisher.returncode == -signal.SIGKILL, said
-        killed.append(killer.killed.rpartition("/")[2])
-        # The release's tag comes last but one: it is there only where the moving one is all that is missing.
-        assert floating_tags.digest_of(world.name(f"{name}:latest")) is None
-        if floating_tags.digest_of(world.name(f"{name}:1.0")) is not None:
-            assert killed[-1] == "latest"
-            assert verify.verify(world.name(f"{name}:1.0"), world.stack, key).holds
-        world.publish(f"{name}:1.0", world.root / "v.json", moves=("latest",))
+            if publisher.returncode == 0:
+                break
+            assert publisher.returncode == -signal.SIGKILL, said
+            killed.append(killer.killed.rpartition("/")[2])
+            # The release's tag comes last but one: it is there only where the moving one is all that is missing.
+            assert floating_tags.digest_of(world.name(f"{name}:latest")) is None
+            if floating_tags.digest_of(world.name(f"{name}:1.0")) is not None:
+                assert killed[-1] == "latest"
+                assert verify.verify(world.name(f"{name}:1.0"), world.stack, key).holds
+            killer.left = 10**6
+            there.publish(f"{name}:1.0", world.root / "v.json", moves=("latest",))
         report = verify.verify(world.name(f"{name}:1.0"), world.stack, key)
         assert report.holds, report.problems
+        assert (len(report.claims.statements), report.claims.bundled, report.claims.earlier) == (4, 4, 4)
+        assert listed(world, name, digest) == 4, "something is listed twice, or not at all"
         assert not (world.layout.parent / ".read-back").exists()
         assert floating_tags.digest_of(world.name(f"{name}:latest")) == report.image.digest == digest
     assert publisher.returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.images import attached, envelope, image, labels, layout, pulling, skopeo, statement, verify
+from stack.images import attached, bundle, envelope, image, labels, layout, pulling, referrers, skopeo, statement, verify
 from stack.images.envelope import Signer
 from stack.images.publish import NotAdmittedError, publish
 from stack.images.reference import Reference
@@ -24,11 +24,25 @@ def key(world: World, name: str = "release") -> "envelope.SSlibKey":
     return envelope.public(world.root / f"{name}.pub.pem")
 
 
-def cosigned(world: World, name: str, kind: str, pem: str = "release.pub.pem") -> subprocess.CompletedProcess[str]:
+COSIGNS = {
+    "cosign 2": ("trixie", ()),
+    "cosign 2 with bundles": ("trixie", ("--new-bundle-format", "--trusted-root=roots.json")),
+    "cosign 3": ("forky", ("--trusted-root=roots.json",)),
+}
+"""Debian's suite with a version of cosign, and its options. Without roots of trust in a file, cosign asks for those of sigstore.dev."""
+NO_ROOTS = '{"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}'
+
+
+def cosigned(
+    world: World, name: str, kind: str, pem: str = "release.pub.pem", version: str = "cosign 2"
+) -> subprocess.CompletedProcess[str]:
     """cosign's word on an attestation; there is no transparency log here."""
-    options = ["--key", str(world.root / pem), "--type", kind, "--insecure-ignore-tlog=true"]
-    command = [str(newer.program("cosign") / "usr/bin/cosign"), "verify-attestation", *options, f"{world.host}/{name}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    suite, more = COSIGNS[version]
+    options = ["--key", str(world.root / pem), "--type", kind, "--insecure-ignore-tlog=true", *more]
+    program = newer.program("cosign", suite) / "usr/bin/cosign"
+    command = [str(program), "verify-attestation", *options, f"{world.host}/{name}"]
+    (world.root / "roots.json").write_text(NO_ROOTS)
+    return subprocess.run(command, cwd=world.root, capture_output=True, text=True, check=False)
 
 
 def test_what_is_published_verifies(world: World) -> None:
@@ -67,23 +81,31 @@ def test_cosign_verifies_what_is_published(world: World, pem: str) -> None:
     digest = world.image({"key": pem.encode()})
     signer = envelope.signer(world.root / f"{pem}.pem")
     publish(world.asked(f"cosigned-{pem}:1.0", world.verdict(digest)), world.stack, signer, lambda _: None)
-    for kind in KINDS:
-        good = cosigned(world, f"cosigned-{pem}:1.0", kind, f"{pem}.pub.pem")
-        assert good.returncode == 0, good.stderr
-        assert json.loads(good.stdout.splitlines()[0])["payloadType"] == envelope.PAYLOAD
-    bad = cosigned(world, f"cosigned-{pem}:1.0", statement.PROVENANCE, "other.pub.pem")
-    assert bad.returncode != 0
+    for version in COSIGNS:
+        for kind in KINDS:
+            good = cosigned(world, f"cosigned-{pem}:1.0", kind, f"{pem}.pub.pem", version)
+            assert good.returncode == 0, f"{version}: {good.stderr}"
+            assert json.loads(good.stdout.splitlines()[0])["payloadType"] == envelope.PAYLOAD
+        bad = cosigned(world, f"cosigned-{pem}:1.0", statement.PROVENANCE, "other.pub.pem", version)
+        assert bad.returncode != 0
+        none = cosigned(world, f"cosigned-{pem}:1.0", statement.SPDX, f"{pem}.pub.pem", version)
+        assert none.returncode != 0
 
 
 def test_referrers_are_listed_by_the_tag_schema(world: World) -> None:
     digest = world.image()
     world.publish("referred:1.0", world.verdict(digest))
-    index = json.loads(skopeo.raw(world.name(f"referred:{attached.referrers(digest)}")))
-    (one,) = index["manifests"]
-    artifact = json.loads(skopeo.raw(world.name(f"referred@{one['digest']}")))
-    assert artifact["artifactType"] == envelope.PAYLOAD
-    assert artifact["subject"]["digest"] == digest
-    assert {each["annotations"]["predicateType"] for each in artifact["layers"]} == {*KINDS}
+    index = json.loads(skopeo.raw(world.name(f"referred:{referrers.tag(digest)}")))
+    bundled = index["manifests"]
+    assert {each["annotations"][referrers.PREDICATE] for each in bundled} == {*KINDS}
+    for entry in bundled:
+        artifact = json.loads(skopeo.raw(world.name(f"referred@{entry['digest']}")))
+        assert artifact["artifactType"] == entry["artifactType"] == bundle.TYPE
+        assert artifact["annotations"] == entry["annotations"]
+        assert artifact["subject"]["digest"] == digest
+        assert [layer["mediaType"] for layer in artifact["layers"]] == [bundle.TYPE]
+    earlier = json.loads(skopeo.raw(world.name(f"referred:{attached.attestations(digest)}")))
+    assert {each["annotations"]["predicateType"] for each in earlier["layers"]} == {*KINDS}
 
 
 def test_an_index_is_published_when_each_platform_has_passed(world: World) -> None:

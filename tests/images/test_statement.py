@@ -71,7 +71,7 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     "changed",
     [
-        {"_type": "https://in-toto.io/Statement/v0.1"},
+        {"_type": "https://in-toto.io/Statement/v0.2"},
         {"_type": None},
         {"subject": []},
         {"subject": "x"},

@@ -8,14 +8,15 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from laboratory.emulated import KernelFault, Machine, building
-from laboratory.faults import planted
+from laboratory.faults import by_cases, planted
+from laboratory.faults.by_cases import case_judged
 from laboratory.faults.decode_faults import FAULTS
 from laboratory.faults.judges import (
     CROWDED,
@@ -40,11 +41,14 @@ from laboratory.faults.judges import (
     truth,
 )
 from laboratory.faults.planted import Fault, Judge
+from laboratory.faults.range_faults import RANGE_FAULTS
 from laboratory.mxfp4 import decoded, multiplied, tiled
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.store import cache as places
 from stack.validation.kernels import carried_kernels
+from stack.validation.numerics import ON_CPU
+from stack.validation.numerics.cases import declared
 from stack.validation.numerics.experts import Experts, swiglu
 from stack.validation.numerics.formats import bfloat16
 from stack.validation.numerics.judging import measure
@@ -122,6 +126,34 @@ def test_a_fault_in_their_text_is_refused(kernels: dict[str, bytes], without_ker
     assert fault.says in found["said"][-1]
 
 
+AT_THE_ENDS = [case.name for case in declared() if ON_CPU in case.name and "/range/" in case.name]
+
+
+@cache
+def cases_code() -> str:
+    return keeping.code(Path(by_cases.__file__))
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("case", AT_THE_ENDS)
+def test_a_case_at_the_ends_passes_the_carried_kernels(kernels: dict[str, bytes], case: str, keep: Keep) -> None:
+    inputs = {"sources and compiler": building.plan(kernels).digest, "case": case, "code": cases_code()}
+    assert keep(inputs, lambda: {"said": case_judged(case, built(kernels))})["said"] == ""
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(
+    ("fault", "case"), [pytest.param(Fault(*fault), case, id=f"{fault[0]}: {what}") for what, *fault, case in RANGE_FAULTS]
+)
+def test_a_fault_at_the_ends_is_refused_by_a_case_of_the_command(
+    kernels: dict[str, bytes], without_kernels: Path, fault: Fault, case: str, keep: Keep
+) -> None:
+    plan = fault.planted(kernels)
+    inputs = {**fault.inputs(plan), "case": case, "code": cases_code()}
+    found = keep(inputs, lambda: {"said": fault.judged(plan, without_kernels, [partial(case_judged, case)])})
+    assert fault.says in found["said"][-1]
+
+
 def test_every_header_has_its_faults(kernels: dict[str, bytes]) -> None:
     found = Counter(header for _, header, *_ in FAULTS)
     assert set(found) == set(JUDGES) == set(kernels) - {"primitives.cuh"}
@@ -129,8 +161,10 @@ def test_every_header_has_its_faults(kernels: dict[str, bytes]) -> None:
 
 
 def test_no_two_faults_are_the_same_change(kernels: dict[str, bytes]) -> None:
-    changed = [(name, kernels[name].decode().replace(was, becomes)) for _, name, was, becomes, _ in FAULTS]
-    assert len(set(changed)) == len(FAULTS)
+    # Some faults are in both lists: a judge of the laboratory refuses them, and a case of the command.
+    for faults_of in ([fault[1:4] for fault in FAULTS], [fault[1:4] for fault in RANGE_FAULTS]):
+        changed = [(name, kernels[name].decode().replace(was, becomes)) for name, was, becomes in faults_of]
+        assert len(set(changed)) == len(faults_of)
 
 
 def ideal(layer: Experts) -> np.ndarray:

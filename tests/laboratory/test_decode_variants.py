@@ -44,7 +44,7 @@ def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architectu
         made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, tools)
         return {"objects": [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")]}
 
-    inputs = {"headers": repr((kernels, fewer)), "architecture": architecture, "program": keeping.code(*SOURCES)}
+    inputs = {"kernels": repr((kernels, fewer)), "architecture": architecture, "program": keeping.code(*SOURCES)}
     assert keep({**inputs, **keeping.cuda(tools)}, built)["objects"] == ["bench.o", "variant-carried.o", "variant-fewer.o"]
 
 

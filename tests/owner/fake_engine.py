@@ -109,10 +109,29 @@ def run(words: list[str]) -> None:
     command = [one.replace(mounted[1], mounted[0], 1) if one.startswith(mounted[1]) else one for one in command]
     pid_of(name).unlink(missing_ok=True)
     put(file, {"image": held["id"], "labels": labels, "env": variables})
+    volume = next(one for one in options if one.startswith("--volume=") and not one.startswith("--volume=/"))
+    (HERE / "volumes").mkdir(exist_ok=True)
+    (HERE / "volumes" / volume.removeprefix("--volume=").partition(":")[0]).touch()
+    guard = (HERE / "guard").read_text().split() if (HERE / "guard").exists() else []
+    guard = guard if "STACK_KEEP_FREE" in variables else []
+    if guard:  # as the image's entry point does
+        guard = [sys.executable, *guard, variables["STACK_KEEP_FREE"]]
     with (HERE / f"{name}.log").open("wb") as log:
         subprocess.Popen(
             # The server itself says which process it is: this one may be killed first.
-            ["/bin/sh", "-c", START, "start", str(file), str(pid_of(name)), sys.executable, "-S", str(SERVER), *command[1:]],
+            [
+                "/bin/sh",
+                "-c",
+                START,
+                "start",
+                str(file),
+                str(pid_of(name)),
+                *guard,
+                sys.executable,
+                "-S",
+                str(SERVER),
+                *command[1:],
+            ],
             env={**os.environ, **variables, "HOW": held.get("how", ""), "SAYS": held.get("says", "cpu-fp32")},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -144,7 +163,9 @@ def runs(name: str) -> bool:
 def stop(name: str) -> None:
     if container(name) is None:
         fail(f"Error response from daemon: No such container: {name}")
-    if runs(name):
+    if runs(name) and (HERE / "guard").exists():  # its server has a group of its own, which no container ends here
+        os.killpg(int(pid_of(name).read_text()), signal.SIGTERM)
+    elif runs(name):
         os.killpg(int(pid_of(name).read_text()), signal.SIGKILL)
         while runs(name):
             time.sleep(0.01)
@@ -156,7 +177,9 @@ def inspect(kind: str, name: str) -> None:
         if held is None:
             fail(f"Error response from daemon: No such image: {name}")
             return
-        print(json.dumps([{"Id": held["id"], "RepoDigests": [one for one in held["names"] if "@" in one]}]))
+        config = {"Labels": {} if held.get("how") == "old" else {"stack.keep-free": "STACK_KEEP_FREE"}}
+        known = {"Created": held.get("created", "2026-11-20T10:00:00Z"), "Config": config}
+        print(json.dumps([{"Id": held["id"], "RepoDigests": [one for one in held["names"] if "@" in one], **known}]))
         return
     found = container(name)
     if found is None:
@@ -167,6 +190,49 @@ def inspect(kind: str, name: str) -> None:
     env = [f"{key}={value}" for key, value in dict(found["env"]).items()]  # type: ignore[call-overload]
     config = {"Labels": found["labels"], "Env": env}
     print(json.dumps([{"Id": "0" * 64, "State": state, "RestartCount": 0, "Image": found["image"], "Config": config}]))
+
+
+def volumes(words: list[str]) -> None:
+    """Volumes are empty files; a file beside them has their label."""
+    verb, *more = words
+    (HERE / "volumes").mkdir(exist_ok=True)
+    file = HERE / "volumes" / more[-1]
+    if verb == "ls":
+        label = more[-1].rpartition("label=")[2]
+        for one in sorted((HERE / "volumes").glob("*.label")):
+            if one.read_text() == label:
+                print(one.stem)
+    elif verb == "create":
+        file.touch()
+        file.with_name(f"{file.name}.label").write_text(more[0].removeprefix("--label="))
+    elif not file.exists():
+        fail(f"Error response from daemon: get {more[-1]}: no such volume")
+    elif verb == "inspect":
+        print(json.dumps([{"Name": more[-1]}]))
+    else:
+        for one in (file, file.with_name(f"{file.name}.label")):
+            one.unlink(missing_ok=True)
+
+
+def tags(words: list[str]) -> None:
+    """Print the names with tags that images of a repository have here."""
+    repository = words[-1].rpartition("reference=")[2]
+    for file in sorted((HERE / "pulled").glob("*.json")):
+        for name in json.loads(file.read_text())["names"]:
+            if name.startswith(f"{repository}:"):
+                print(name)
+
+
+def untag(name: str) -> None:
+    """Remove a name of an image, and the image with its last one."""
+    held = image(name)
+    if held is None:
+        fail(f"Error response from daemon: No such image: {name}")
+        return
+    file = HERE / "pulled" / f"{held['id'][7:]}.json"
+    put(file, held | {"names": [one for one in held["names"] if one != name]})
+    if held["names"] == [name]:
+        file.unlink()
 
 
 def logs(words: list[str]) -> None:
@@ -204,6 +270,14 @@ def main() -> None:
     elif verb == "info":
         runtimes = {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}}
         json.dump({"ServerVersion": "27", "Runtimes": runtimes, "DockerRootDir": str(HERE), "ServerErrors": None}, sys.stdout)
+    elif verb == "ps":
+        print("[]")
+    elif verb == "volume":
+        volumes(words)
+    elif verb == "image" and words[0] == "ls":
+        tags(words)
+    elif verb == "rmi":
+        untag(words[-1])
     elif verb in ("container", "image"):
         inspect(verb, words[-1])
     elif verb == "ps":

@@ -20,6 +20,11 @@ from .world import ROOT, World, digest, made
 
 PAGE = ROOT / "docs/owner.md"
 NAME = "ghcr.io/you/vllm-spark"
+PUBLIC = """\
+-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAiojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w=
+-----END PUBLIC KEY-----
+"""
 WAYS: Mapping[str, Mapping[str, str]] = {
     f"{NAME}:1": {},
     f"{NAME}:2": {},
@@ -57,7 +62,7 @@ def owner(folder: Path) -> Iterator[World]:
         (world.engine / "images.json").write_text(json.dumps(listed))
         world.environment["HF_HOME"] = str(world.folder / "hf")
         _fill(world.folder / "hf")
-        (world.folder / "release.pub.pem").write_text("a public key")
+        (world.folder / "release.pub.pem").write_text(PUBLIC)
         patched.setattr(machine, "here", lambda: SPARK)
         patched.setattr(images, "_verified", lambda where, _key: listed[where.shown]["digest"])
         yield world

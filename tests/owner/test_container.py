@@ -53,20 +53,30 @@ def test_docker(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in " ".join(found)
 
 
-def test_compiled_code_of_unverified_images_is_kept_apart(snapshot: Path) -> None:
-    plain = setup(snapshot)
-    verified = replace(plain, image=replace(plain.image, key="/home/you/release.pub.pem"))
-    names = {each for one in (plain, verified) for each in words("docker", one) if each.endswith("/.cache")}
-    assert names == {
-        "--volume=stack-server-cache-unverified:/home/stack/.cache",
-        "--volume=stack-server-cache:/home/stack/.cache",
-    }
+def test_compiled_code_is_kept_in_the_volume_of_the_image(snapshot: Path) -> None:
+    one = setup(snapshot)
+    named = replace(one, image=replace(one.image, cache="stack-server-cache-key-0123"))
+    assert "--volume=stack-server-cache-key-0123:/home/stack/.cache" in words("docker", named)
+
+
+def test_memory_is_kept_free_where_asked(snapshot: Path) -> None:
+    assert "--env=STACK_KEEP_FREE=8" in words("docker", setup(snapshot, keep_free=8.0))
+    assert not [word for word in words("docker", setup(snapshot)) if "KEEP_FREE" in word]
+
+
+def test_a_node_without_an_api_gets_no_key(snapshot: Path) -> None:
+    """Even if the environment there has one: the container would not be known again."""
+    recipe = recipes.load("gpt-oss-120b-2-sparks")
+    for rank, key in (("0", "--env=VLLM_API_KEY"), ("1", "--env=VLLM_API_KEY=")):
+        values = dict.fromkeys(recipe.variables, "x") | {"NODE_RANK": rank}
+        assert key in words("docker", setup(snapshot, recipe.name, variables=values))
 
 
 def test_podman(snapshot: Path) -> None:
     found = words("podman", setup(snapshot))
     assert "--device=nvidia.com/gpu=all" in found
     assert not {"--gpus=all", "--log-opt=max-file=3"} & {*found}
+    assert {"--log-driver=k8s-file", "--log-opt=max-size=100m"} <= {*found}
 
 
 def test_no_gpu_for_a_recipe_of_none(snapshot: Path) -> None:

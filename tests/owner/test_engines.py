@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stack.owner import state
+from stack.owner import state_file
 
 from .. import system
 from ..images import bases
@@ -83,7 +83,7 @@ def test_the_whole_way(owner: World, engine: RealEngine) -> None:
     assert owner.run("down").code == 0
     assert call(owner, engine, "ps", "--all", "--quiet") == ""
     assert owner.run("up").code == 0
-    assert state.read(owner.file) is not None
+    assert state_file.read(owner.file) is not None
 
 
 MOMENTS = 6

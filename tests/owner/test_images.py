@@ -8,6 +8,8 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.images import attached, layout, referrers
+from stack.images.registry_client import RegistryClient
 from stack.owner import images
 from stack.owner.engine import Engine
 
@@ -59,6 +61,23 @@ def test_another_key_brings_nothing(published: Publisher, machine: World) -> Non
     with pytest.raises(StackError, match=r"is not verified \(signature: none of .* is signed with this key"):
         images.bring(DOCKER, f"{published.host}/owner:1", published.root / "other.pub.pem", silent)
     assert not (machine.engine / "calls").exists()
+
+
+@pytest.mark.images
+@pytest.mark.parametrize("form", ["bundles", "earlier"])
+def test_one_form_of_attestations_is_enough(published: Publisher, machine: World, form: str) -> None:
+    name, pinned = f"{published.host}/owner:1", published.image()
+    (machine.engine / "images.json").write_text(json.dumps({name: {"digest": pinned, "id": digest("id")}}))
+    gone = referrers.tag(pinned) if form == "earlier" else attached.attestations(pinned)
+    with RegistryClient(published.name("owner")) as client:
+        empty = {"schemaVersion": 2, "mediaType": layout.MANIFEST, "config": layout.described(b"{}", referrers.EMPTY)}
+        index = {"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": []}
+        kind, content = (layout.INDEX, index) if form == "earlier" else (layout.MANIFEST, empty | {"layers": []})
+        client.put_manifest(gone, layout.encode(content), kind)
+    key = published.root / "release.pub.pem"
+    assert images.bring(DOCKER, name, key, silent).digest == pinned
+    with pytest.raises(StackError, match="is not verified"):
+        images.bring(DOCKER, name, published.root / "other.pub.pem", silent)
 
 
 def test_a_tag_is_pinned_to_its_digest(machine: World) -> None:

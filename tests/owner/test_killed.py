@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.owner import state
+from stack.owner import state_file
 
 from ..sweeps import sweep
 from .world import ONE, RECIPE, TWO, World, digest, made
@@ -57,7 +57,7 @@ def whole_time(world: World, words: list[str]) -> float:
 
 def check_nothing_is_lost(world: World) -> None:
     """The state can be read, and there is at most one container, of an image that the engine has."""
-    state.read(world.file)
+    state_file.read(world.file)
     assert len(world.containers()) <= 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.owner import state
+from stack.owner import state_file
 from stack.owner.state import Image, Model, Setup, State, Step, Work
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -22,16 +22,16 @@ FULL = State(
     replace(SETUP, variables={"A": "b"}, extra=("--x", "--x"), opened=True, fallback=True),
     replace(SETUP, image=replace(SETUP.image, key=None), model=Model("/m")),
     SETUP,
-    Work("update", Step.ANSWER, "recipe", "x:2"),
+    Work("update", Step.ANSWER, replace(SETUP.wanted, variables={"A": "b"}, keep_free=2.5)),
 )
 
 
 @pytest.mark.parametrize("known", [State("podman"), FULL])
 def test_what_is_written_is_read(tmp_path: Path, known: State) -> None:
     file = tmp_path / "state/server.json"
-    assert state.read(file) is None
-    state.write(file, known)
-    assert state.read(file) == known
+    assert state_file.read(file) is None
+    state_file.write(file, known)
+    assert state_file.read(file) == known
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -51,24 +51,28 @@ def test_a_damaged_file(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "server.json"
     file.write_text(text)
     with pytest.raises(StackError, match=problem):
-        state.read(file)
+        state_file.read(file)
 
 
 def test_a_digest_is_one(tmp_path: Path) -> None:
     file = tmp_path / "server.json"
-    state.write(file, FULL)
+    state_file.write(file, FULL)
     text = json.loads(file.read_text())
     text["now"]["image"]["id"] = "--privileged"
     file.write_text(json.dumps(text))
     with pytest.raises(StackError, match=r"now.image.id is '--privileged'"):
-        state.read(file)
+        state_file.read(file)
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "server.json"
-    with state.locked(file), pytest.raises(StackError, match="another spark-stack is changing the server"), state.locked(file):
+    with (
+        state_file.locked(file),
+        pytest.raises(StackError, match="another spark-stack is changing the server"),
+        state_file.locked(file),
+    ):
         pass
-    with state.locked(file):
+    with state_file.locked(file):
         pass
 
 
@@ -78,7 +82,7 @@ def test_a_lock_that_is_freed_a_moment_later_is_got(tmp_path: Path) -> None:
     freed = threading.Event()
 
     def hold() -> None:
-        with state.locked(file):
+        with state_file.locked(file):
             freed.wait()
             time.sleep(0.3)
 
@@ -87,5 +91,5 @@ def test_a_lock_that_is_freed_a_moment_later_is_got(tmp_path: Path) -> None:
         while not (tmp_path / "server.json.lock").exists():
             time.sleep(0.01)
         freed.set()
-        with state.locked(file):
+        with state_file.locked(file):
             assert not holder.running() or holder.result(timeout=60) is None

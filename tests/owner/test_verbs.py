@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from stack.owner import state
-from stack.owner.state import Step, Work
-
 from ..cli.conftest import unwrapped
 from .world import BAD, ONE, OTHER, RECIPE, TWO, World, digest, plenty
 
@@ -173,17 +170,6 @@ def test_without_a_server(world: World) -> None:
         assert "spark-stack" in ran.err
 
 
-def test_a_first_start_that_is_not_finished_names_its_command(world: World) -> None:
-    world.environment["FAKE_FULL"] = "all"
-    assert world.run(*world.up()).code == 2
-    command = f"spark-stack up {RECIPE} --image {ONE}"
-    ran = world.run("up")
-    assert (ran.code, command in " ".join(ran.err.split())) == (2, True), ran
-    assert command in " ".join(world.run("status").out.split())
-    world.run("down")
-    assert world.run("status").out.startswith("There is no server yet.")
-
-
 @pytest.mark.parametrize("options", [("--port", "8001"), ("--image", TWO), ("--open",), ("--allow-fallback",)])
 def test_options_without_a_recipe_are_refused(world: World, options: tuple[str, ...]) -> None:
     world.run(*world.up())
@@ -218,20 +204,6 @@ def test_a_full_disk_at_the_engine(world: World) -> None:
     del world.environment["FAKE_FULL"]
     ran = world.run("update")
     assert (ran.code, world.running()) == (0, TWO), ran
-
-
-def test_an_interrupted_return_is_finished_first(world: World) -> None:
-    world.run(*world.up())
-    known = world.known()
-    assert known.now is not None
-    world.run("down")
-    state.write(
-        world.file,
-        replace(known, target=replace(known.now, extra=("--how", "dies")), work=Work("update", Step.BACK, RECIPE, ONE)),
-    )
-    ran = world.run("update", "--image", TWO)
-    assert (ran.code, world.running()) == (1, ONE), ran
-    assert world.run("update", "--image", TWO).code == 0
 
 
 def test_a_port_that_is_taken(world: World) -> None:
@@ -309,20 +281,6 @@ def test_an_engine_that_refuses(world: World) -> None:
     ran = world.run(*world.up())
     assert ran.code == 2
     assert "sudo usermod -aG docker $USER" in ran.err
-
-
-def test_a_lost_network_at_the_registry(world: World) -> None:
-    world.run(*world.up())
-    listed = (world.engine / "images.json").read_text()
-    (world.engine / "images.json").write_text("{}")
-    ran = world.run("update", "--image", TWO)
-    assert (ran.code, world.running()) == (2, ONE), ran
-    assert ran.err.startswith("spark-stack: docker pull failed: ")
-    status = world.run("status").out
-    assert f"Not finished: update of {RECIPE}, at the step image." in status
-    assert world.run("up").code == 0
-    (world.engine / "images.json").write_text(listed)
-    assert (world.run("update", "--image", TWO).code, world.running()) == (0, TWO)
 
 
 def test_a_container_that_the_owner_has_stopped(world: World) -> None:

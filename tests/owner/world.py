@@ -21,7 +21,7 @@ from stack.base import addresses
 from stack.cli import owner
 from stack.deploy import available_memory
 from stack.deploy.available_memory import Memory
-from stack.owner import state
+from stack.owner import state_file
 from stack.owner.state import State
 
 from ..cli.conftest import Ran
@@ -71,7 +71,7 @@ class World:
 
     def known(self) -> State:
         """The state, which has to be there."""
-        known = state.read(self.file)
+        known = state_file.read(self.file)
         assert known is not None
         return known
 
@@ -135,13 +135,13 @@ def end_servers(engine: Path) -> None:
     """End the servers that a stand-in engine has started."""
     for file in (engine / "containers").glob("*.pid"):
         with contextlib.suppress(OSError, ValueError):
-            os.killpg(int(file.read_text()), signal.SIGKILL)
+            os.killpg(int(file.read_text()), signal.SIGTERM if (engine / "guard").exists() else signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[World]:
     """A machine in a folder; its servers end with the block."""
-    for name in ("engine/pulled", "engine/containers", "bin", "home"):
+    for name in ("engine/pulled", "engine/containers", "engine/volumes", "bin", "home"):
         (folder / name).mkdir(parents=True)
     (folder / "engine/images.json").write_text(json.dumps(images()))
     docker = folder / "bin/docker"

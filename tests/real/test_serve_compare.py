@@ -69,7 +69,7 @@ def run(standing: Standing, *arguments: str) -> "subprocess.CompletedProcess[str
 @pytest.mark.images  # llama-benchy
 def test_the_faster_one_is_named(standing: Standing, tmp_path: Path) -> None:
     log = tmp_path / "both.log"
-    done = run(standing, *SMALL, "--log", str(log), "--json")
+    done = run(standing, *SMALL, "--server-log", str(log), "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["a"], said["b"], said["order"], said["error"]) == ("cpu-fp32", "cpu-mxfp4", list("abbaab"), None)

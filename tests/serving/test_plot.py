@@ -64,7 +64,7 @@ def test_steps(found: list[Roofline], tmp_path: Path) -> None:
 def test_the_picture_of_the_documentation_is_of_today(found: list[Roofline], tmp_path: Path) -> None:
     shown = Path(__file__).parents[2] / "docs/roofline.png"
     command = "stack roofline gpt-oss-120b-spark --steps --png docs/roofline.png"
-    assert f"\n    {command}\n" in (shown.parent / "serving.md").read_text()
+    assert f"\n    {command}\n" in (shown.parent / "roofline.md").read_text()
     said = plot.in_words(found, steps=True)
     assert "qkv and o in MXFP4: at most 61.2 tok/s; lm_head in MXFP4: at most 78.9 tok/s" in said
     with Image.open(shown) as picture:

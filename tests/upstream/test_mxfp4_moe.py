@@ -54,6 +54,7 @@ DECODE = "vllm/run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch"
 ALONE = "vllm/offer-the-mxfp4-decode-kernels-alone-by-name.patch"
 ROUTER = "vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
 CHOICE = "vllm/let-few-tokens-choose-experts-in-the-decode-kernels.patch"
+PREFILL = "vllm/read-prompts-by-flashinfer-s-mxfp4-prefill-kernel-on-sm90.patch"
 
 PROVES = {
     PADDING: [
@@ -112,6 +113,9 @@ PROVES = {
         "tests/kernels/moe/test_tinygemm_router.py::test_other_gates_run_as_before",
         "tests/kernels/moe/test_tinygemm_router.py::test_batch_invariance_wins",
         "tests/kernels/moe/test_tinygemm_router.py::test_the_small_gemm_is_there_where_it_can_be_compiled",
+    ],
+    PREFILL: [
+        "tests/kernels/moe/test_flashinfer_mxfp4_decode_moe.py::test_many_tokens_run_the_prefill_kernel_on_sm90",
     ],
     CHOICE: [
         "test_few_tokens_choose_in_the_decode_kernels",

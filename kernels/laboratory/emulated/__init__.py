@@ -35,6 +35,16 @@ class BufferKind(IntEnum):
     """Written by the kernels, empty before."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """The size of a launch."""
+
+    blocks: int
+    threads: int
+    shared: int
+    """Bytes of shared memory of a block."""
+
+
 class KernelFault(RuntimeError):
     """Raised when a kernel did something forbidden: names the kernel, block, thread, fault, and source line."""
 
@@ -66,6 +76,7 @@ class Machine:
         library.emulated_buffer.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         library.emulated_problem.restype = ctypes.c_char_p
         library.emulated_kernels.restype = ctypes.c_char_p
+        library.emulated_shapes.restype = ctypes.c_char_p
         library.emulated_shared.restype = ctypes.c_size_t
         library.emulated_unwritten.argtypes = [ctypes.c_char_p]
         library.emulated_unwritten.restype = ctypes.c_size_t
@@ -76,15 +87,16 @@ class Machine:
         self.copies.clear()
         self.library.emulated_begin(seed, shared_limit)
 
-    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind) -> ctypes.c_void_p:
+    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind, *, in_place: bool = False) -> ctypes.c_void_p:
         """Register an array that kernels may access, and return its address; the bytes of an output become 0xFF.
 
-        None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied.
+        None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied,
+        unless `in_place` says that they are too large.
         """
         if array is None:
             return ctypes.c_void_p(None)
         assert array.flags.c_contiguous, name
-        place = array.ctypes.data if kind is BufferKind.OUTPUT else self._alone(array)
+        place = array.ctypes.data if in_place or kind is BufferKind.OUTPUT else self._alone(array)
         address = ctypes.c_void_p(place)
         self.library.emulated_buffer(name.encode(), address, array.nbytes, kind)
         return address
@@ -114,6 +126,16 @@ class Machine:
     def kernels(self) -> tuple[str, ...]:
         """The kernels that were launched since `begin`, in order, with their template arguments."""
         return tuple(self.library.emulated_kernels().decode().splitlines())
+
+    @property
+    def shapes(self) -> tuple[LaunchShape, ...]:
+        """The sizes of these launches."""
+        lines = self.library.emulated_shapes().decode().splitlines()
+        return tuple(LaunchShape(*map(int, line.split())) for line in lines)
+
+    def record_only(self) -> None:
+        """Record launches until `begin`, and run none of them: to learn their sizes at once."""
+        self.library.emulated_dry()
 
     @property
     def shared(self) -> int:

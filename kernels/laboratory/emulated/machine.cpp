@@ -146,6 +146,8 @@ struct Machine {
   size_t shared_limit = 0;
   size_t shared_most = 0;
   std::string kernels;  // names of all launches, one per line
+  std::string shapes;  // their blocks, threads and bytes of shared memory, one launch per line
+  bool dry = false;  // only record launches
   Launch const* launch = nullptr;
   dim3 block;
   uint32_t run = 0, first_run = 0;  // number of the block run, and of the first one of this launch
@@ -828,11 +830,13 @@ bool launch(Launch const& launch) {
   if (!machine.problem.empty()) return false;
   machine.launch = &launch;
   machine.kernels += whole_name() + "\n";
+  machine.shapes += formatted("%u %d %d\n", launch.grid.x * launch.grid.y * launch.grid.z, launch.threads, launch.shared_bytes);
   machine.problem = impossible(launch);
   if (!machine.problem.empty()) {
     machine.problem = kernel_name() + ": " + machine.problem;
     return false;
   }
+  if (machine.dry) return true;
   make_shared(static_cast<size_t>(launch.shared_bytes));
   Stacks const stacks(launch.threads);
   machine.first_run = machine.run + 1;
@@ -862,6 +866,8 @@ void emulated_begin(uint64_t seed, size_t shared_limit) {
   machine.shared_limit = std::min(shared_limit, size_t{1} << 20);
   machine.shared_most = 0;
   machine.kernels.clear();
+  machine.shapes.clear();
+  machine.dry = false;
   machine.inputs_there = false;
 }
 
@@ -879,6 +885,12 @@ char const* emulated_problem() { return machine.problem.c_str(); }
 
 /// Returns the kernels that were launched since then, one per line.
 char const* emulated_kernels() { return machine.kernels.c_str(); }
+
+/// From now on, until `emulated_begin`, launches are recorded and not run.
+void emulated_dry() { machine.dry = true; }
+
+/// Returns blocks, threads and shared bytes of these launches, one per line.
+char const* emulated_shapes() { return machine.shapes.c_str(); }
 
 /// Returns the most shared memory that a launch requested, in bytes.
 size_t emulated_shared() { return machine.shared_most; }

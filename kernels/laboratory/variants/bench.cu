@@ -6,7 +6,8 @@
 //   program [LAYERS [REPLAYS [NAME ...]]]
 //
 // A NAME says what is to be measured: a kind; experts, or dense; a number of tokens, or all (experts at once). `whole` leaves out the experts'
-// two launches each by itself, and with `late` no launch begins before the one before it has ended.
+// two launches each by itself, and with `late` no launch begins before the one before it has ended. `spark` leaves 48 multiprocessors and
+// 99 KB of shared memory, as a DGX Spark has: blocks that only wait occupy all others while times are taken.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -111,6 +112,46 @@ double distance(std::vector<uint16_t> const& first, std::vector<uint16_t> const&
   return worst;
 }
 
+/// Waits until the host lets it go. With all shared memory of a multiprocessor it keeps every other block from it.
+__global__ void occupy(unsigned volatile* go, unsigned* there) {
+  if (threadIdx.x == 0) atomicAdd_system(there, 1u);
+  while (*go == 0) __nanosleep(2000);
+}
+
+constexpr int kSparkProcessors = 48;
+constexpr int kSparkShared = 101376;
+
+/// As long as it lives, so many multiprocessors take no other block. Memory must not be allocated or freed meanwhile: that waits for all
+/// kernels.
+class Occupied {
+ public:
+  Occupied(int processors, int shared_bytes) : processors_(processors) {
+    if (processors_ < 1) return;
+    check(cudaHostAlloc(&words_, 2 * sizeof(unsigned), cudaHostAllocMapped), "memory");
+    words_[0] = words_[1] = 0;
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    check(cudaFuncSetAttribute(occupy, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "shared memory");
+    occupy<<<processors_, 32, shared_bytes, stream_>>>(words_, words_ + 1);
+    check(cudaGetLastError(), "occupy");
+    while (*static_cast<unsigned volatile*>(words_ + 1) < static_cast<unsigned>(processors_)) {
+    }
+  }
+  ~Occupied() {
+    if (processors_ < 1) return;
+    *static_cast<unsigned volatile*>(words_) = 1;
+    check(cudaStreamSynchronize(stream_), "occupy");
+    cudaStreamDestroy(stream_);
+    cudaFreeHost(words_);
+  }
+  Occupied(Occupied const&) = delete;
+  Occupied& operator=(Occupied const&) = delete;
+
+ private:
+  int const processors_;
+  unsigned* words_ = nullptr;
+  cudaStream_t stream_;
+};
+
 constexpr double kRefused = -1.0;
 
 using Launch = std::function<cudaError_t(cudaStream_t)>;
@@ -175,9 +216,11 @@ class Replayed {
 };
 
 /// Microseconds of each, medians of replays in turn, so that what the clocks do happens to all of them; kRefused where one cannot be launched.
-std::vector<double> timed(std::vector<Launch> const& launches, int replays) {
+std::vector<double> timed(std::vector<Launch> const& launches, int replays, int occupied, int shared_bytes) {
   std::vector<std::unique_ptr<Replayed>> graphs;
   for (Launch const& launch : launches) graphs.push_back(std::make_unique<Replayed>(launch));
+  check(cudaDeviceSynchronize(), "kernels");
+  Occupied const rest(occupied, shared_bytes);
   for (int replay = -2; replay < replays; ++replay) {
     for (auto const& graph : graphs) graph->replay(replay >= 0);
   }
@@ -192,6 +235,7 @@ struct Bench {
   std::set<int> tokens;     // so many, and kAllAtOnce
   std::vector<Variant> variants;
   Device device;
+  int occupied, whole_shared;  // multiprocessors that are left out, and the shared memory that takes
   double copy_gb_s;
 
   void row(char const* what, int tokens, char const* name, double us, double bytes, double apart, std::string const& more) const {
@@ -276,7 +320,7 @@ struct Bench {
             for (Variant const& variant : variants) launches.push_back(launch(variant, part));
           }
         }
-        std::vector<double> const us = timed(launches, replays);
+        std::vector<double> const us = timed(launches, replays, occupied, whole_shared);
         auto const first = std::find_if(results.begin(), results.end(), [](auto const& result) { return !result.empty(); });
         for (size_t at = 0; at < variants.size(); ++at) {
           char more[100] = "";
@@ -370,7 +414,7 @@ struct Bench {
           results.back().insert(results.back().end(), one.begin(), one.end());
         }
       }
-      std::vector<double> const us = timed(launches, replays);
+      std::vector<double> const us = timed(launches, replays, occupied, whole_shared);
       auto const first = std::find_if(results.begin(), results.end(), [](auto const& result) { return !result.empty(); });
       for (size_t at = 0; at < variants.size(); ++at) {
         bool const taken = us[at] != kRefused;
@@ -420,7 +464,7 @@ int main(int count, char** words) {
     }
     return false;
   };
-  std::set<std::string> const parts{"experts", "dense"}, ways{"whole", "late"};
+  std::set<std::string> const parts{"experts", "dense"}, ways{"whole", "late", "spark"};
   std::map<std::string, int> numbers{{"all", kAllAtOnce}};
   for (int tokens : kTokens) numbers[std::to_string(tokens)] = tokens;
   std::set<std::string> names;
@@ -447,7 +491,7 @@ int main(int count, char** words) {
     if (!named || wanted(variant.name)) bench.variants.push_back(variant);
   }
   if (bench.layers < 1 || bench.replays < 1 || !known) {
-    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names: experts dense whole late", words[0]);
+    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names: experts dense whole late spark", words[0]);
     for (auto const& number : numbers) std::fprintf(stderr, " %s", number.first.c_str());
     for (std::string const& name : names) std::fprintf(stderr, " %s", name.c_str());
     std::fprintf(stderr, "\n");
@@ -460,9 +504,19 @@ int main(int count, char** words) {
     return 2;
   }
   bench.device = {device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin), device.major >= 9 && !wanted("late")};
+  bench.whole_shared = bench.device.shared_bytes;
+  if (wanted("spark")) {
+    if (device.multiProcessorCount <= kSparkProcessors || device.sharedMemPerBlockOptin < 2 * kSparkShared) {
+      std::fprintf(stderr, "%s: spark needs a GPU with more than %d multiprocessors of %d bytes\n", words[0], kSparkProcessors, 2 * kSparkShared);
+      return 2;
+    }
+    bench.occupied = device.multiProcessorCount - kSparkProcessors;
+    bench.device.processors = kSparkProcessors;
+    bench.device.shared_bytes = kSparkShared;
+  }
   bench.copy_gb_s = bench.copied();
-  std::printf("%s, %d multiprocessors, a copy at %.0f GB/s; %d layers, medians of %d replays\n", device.name, device.multiProcessorCount,
-              bench.copy_gb_s, bench.layers, bench.replays);
+  std::printf("%s, %d of %d multiprocessors, a copy at %.0f GB/s; %d layers, medians of %d replays\n", device.name, bench.device.processors,
+              device.multiProcessorCount, bench.copy_gb_s, bench.layers, bench.replays);
   if (!some || wanted("experts")) bench.experts();
   if (some && !wanted("dense")) return 0;
   bench.dense("qkv, o", {{"qkv", 5120, 2880, 36}, {"o", 2880, 4096, 36}});

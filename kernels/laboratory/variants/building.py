@@ -5,7 +5,8 @@
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]                # on a machine with a GPU of that architecture
 
 A NAME limits the measurement: a kind of kernels, `experts` or `dense`, a number of tokens, or `all` for all experts at once. `whole`
-leaves out each of the experts' two launches in turn. With `late`, no launch begins before its predecessor has ended.
+leaves out each of the experts' two launches in turn. With `late`, no launch begins before its predecessor has ended. `spark` leaves 48
+multiprocessors and 99 KB of shared memory, as a DGX Spark has; blocks that only wait occupy the others.
 
 A variant is the carried kernels with some headers replaced by the *.cuh files in its folder, for example `moe_rows.cuh` with another
 number of warps. If several folders have a header, the last one counts. The program runs all variants, or the named ones, and prints a
@@ -39,7 +40,7 @@ CARRIED = "carried"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
 """FlashInfer's own flags."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TAKEN = frozenset({CARRIED, "mxfp4", "experts", "dense", "all", "whole", "late"})
+_TAKEN = frozenset({CARRIED, "mxfp4", "experts", "dense", "all", "whole", "late", "spark"})
 """Names that a variant cannot have: the carried kernels, their namespace, and the program's other arguments."""
 
 

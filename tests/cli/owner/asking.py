@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stack.cli import owner
-from stack.owner import state
+from stack.owner import state, state_file
 from stack.owner.state import Image, Model, Setup, State
 
 from ..conftest import Ran
@@ -53,4 +53,4 @@ def up(port: int, recipe: str = "gpt-oss-120b-spark", folder: str = "/models/gpt
     setup = Setup(
         recipe, Image("registry.example/stack:1", DIGEST, ID, None), Model(folder, "openai/gpt-oss-120b", "a" * 40), port
     )
-    state.write(state.path(), State("docker", now=setup))
+    state_file.write(state.path(), State("docker", now=setup))

@@ -24,7 +24,7 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkStack:
 def _spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     (tmp_path / "spark").mkdir()
     made = sparks.made(tmp_path / "spark", monkeypatch)
-    info = f"MemTotal: {128 * 10**6} kB\nMemFree: {100 * 10**6} kB\nMemAvailable: {118 * 10**6} kB\nCached: {8 * 10**6} kB\n"
+    info = f"MemTotal: {125 * 10**6} kB\nMemFree: {100 * 10**6} kB\nMemAvailable: {118 * 10**6} kB\nCached: {8 * 10**6} kB\n"
     made.file("proc/meminfo", f"{info}SwapTotal: {16 * 10**6} kB\nSwapFree: {16 * 10**6} kB\nCmaTotal: 0 kB\nCmaFree: 0 kB\n")
     monkeypatch.setattr(
         "stack.owner.readiness.places.disk", lambda folder, present=0: sparks.DiskFacts(folder, 900 * GB, 1, present)

@@ -40,7 +40,8 @@ def test_it_proposes_and_changes_nothing(setup: Setup, tmp_path: Path) -> None:
     ran = setup()
     assert ran.code == 1
     assert ran.out.startswith("2 machines: addresses to apply first\n")
-    assert "192.168.177.12/24 (proposed)" in ran.out
+    assert "192.168.177.12/24*" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
     assert "      addresses: [192.168.178.11/24]\n" in ran.out
     assert not list(tmp_path.glob("*/90-stack.yaml"))
     assert kept.read(kept.path()) == ()

@@ -43,7 +43,7 @@ class Other:
 @pytest.fixture(name="other")
 def _other(world: World) -> Iterator[Other]:
     folder = world.folder / "other"
-    for name in ("engine/pulled", "engine/containers"):
+    for name in ("engine/pulled", "engine/containers", "engine/volumes"):
         (folder / name).mkdir(parents=True)
     (folder / "engine/images.json").write_text(json.dumps(images()))
     (folder / "engine/calls").touch()
@@ -75,6 +75,7 @@ def test_both_start_are_shown_and_stop(world: World, other: Other, model: Path) 
     assert not any(word.startswith("--publish") for word in here)
     copied = (other.folder / "rsync.log").read_text()
     assert "HostName=192.168.177.12" in copied
+    assert "--protect-args" in copied  # rsync's other side reads names by a shell otherwise
     assert f"{model.parents[1]}/ spark-b:{model.parents[1]}/" in copied
 
     shown = world.run("status")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stack.validation.numerics import KINDS, SM120_ON_SM90, running
+from stack.validation.numerics import KINDS, NOT_COMPILED, SM120_ON_SM90, running
 from stack.validation.numerics.agreement import AGREEMENTS, Agreement, Compared
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.blocks import MXFP8, Rounding, quantize
@@ -219,6 +219,13 @@ def test_of_several_gpus_a_case_needed_the_one_at_hand(monkeypatch: pytest.Monke
     assert running.outcome(case)["needs"] == ["sm90", "sm121"]
     monkeypatch.setattr(running, "capability", lambda: "sm90")
     assert running.outcome(case)["needs"] == ["sm90"]
+
+
+def test_a_kernel_on_a_cpu_says_what_it_does_not_compile() -> None:
+    for name, says in (("kernels/moe/x-emulated/case", True), ("kernels/moe/x/case", False)):
+        case = replace(case_of("linear", lambda _: truth_of("linear").reference), name=name)
+        measured = running.outcome(case)["measured"]
+        assert ("primitives.cuh" in str(measured.get(NOT_COMPILED))) == says
 
 
 def test_a_kernel_that_raises_has_failed() -> None:

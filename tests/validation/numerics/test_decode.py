@@ -14,6 +14,7 @@ from stack.validation.numerics.agreement import Agreement, Compared
 from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
 from stack.validation.numerics.cases import IDEAL_BAR, BesideIdeal, KernelCase, Same, declared
 from stack.validation.numerics.experts import Experts, swiglu
+from stack.validation.numerics.fixed_point import fixed_point
 from stack.validation.numerics.formats import bfloat16
 from stack.validation.numerics.judging import Rounded, beside_ideal, judge
 from stack.validation.numerics.kernels import Kernel, decode
@@ -29,9 +30,12 @@ PROBLEMS: dict[str, Experts | Linear] = {
 COARSER = [
     ("experts", "each expert's share rounded"),
     ("experts", "first product rounded"),
+    ("experts", "activation rounded to bfloat16"),
     ("some of the experts", "each expert's share rounded"),
     ("some of the experts", "first product rounded"),
+    ("some of the experts", "activation rounded to bfloat16"),
     ("an expert a token", "first product rounded"),
+    ("an expert a token", "activation rounded to bfloat16"),
     ("linear", "each half of the inputs rounded"),
     ("without a bias", "each half of the inputs rounded"),
 ]
@@ -48,14 +52,15 @@ def case_of(problem: str, run: Callable[[Any], Any], bar: float = IDEAL_BAR) -> 
 
 
 def in_single(problem: Experts | Linear) -> np.ndarray:
-    """The output of a kernel that accumulates in float32."""
+    """The output of a kernel that accumulates in float32 what it has in fixed point."""
     if isinstance(problem, Linear):
         whole = np.concatenate([part.single() for _, part in problem.chunks() if isinstance(part, Blocks)])
         return bfloat16(problem.x @ whole.T + problem.added)
     output = np.zeros((problem.tokens, problem.hidden), np.float32)
     for one in problem.routed():
         expert = problem.expert(one.expert)
-        hidden = bfloat16(swiglu(problem.inputs[one.rows] @ expert.gate_up.single().T + expert.gate_up_bias))
+        first = fixed_point(problem.inputs[one.rows]).astype(np.float32) @ expert.gate_up.single().T + expert.gate_up_bias
+        hidden = fixed_point(swiglu(first)).astype(np.float32)
         output[one.rows] += one.weights.astype(np.float32)[:, None] * (hidden @ expert.down.single().T + expert.down_bias)
     return bfloat16(output)
 
@@ -173,4 +178,5 @@ def test_what_needs_a_gpu_is_not_run_without_one() -> None:
     assert {one.name.split("/")[1] for one in mine} == {"moe", "linear", "formats", "sanitizer"}
     assert all(running.outcome(one)["outcome"] == "not-run" for one in mine)
     limits = {one.problem.tokens for one in mine if isinstance(one, KernelCase) and not hasattr(one.problem, "sequences")}
-    assert limits == {1, 2, 4, 8, 16}
+    assert limits >= {1, 2, 4, 8, 16}
+    assert max(limits) == decode.MOST

@@ -17,7 +17,11 @@ def test_what_has_nothing_to_leave_out_is_served_unless_another_recipe_is_the_sa
 
 @pytest.mark.parametrize(
     ("patches", "names"),
-    [({PADDING, ROUTER}, ["padding", "decode-kernels"]), ({ROUTER}, ["decode-kernels"]), (set(), ["decode-kernels"])],
+    [
+        ({PADDING, ROUTER}, ["padding", "decode-kernels", "fast"]),
+        ({ROUTER}, ["decode-kernels", "fast"]),
+        (set(), ["decode-kernels", "fast"]),
+    ],
 )
 def test_only_what_is_served_is_compared(patches: set[str], names: list[str]) -> None:
     assert [comparison.name for comparison in compared(patches, "sm90")] == names

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exception for errors that a user sees: one line that says what is wrong and what to do."""
 
+from collections.abc import Sequence
+
 
 class StackError(Exception):
     """Raised for wrong usage, bad input or a broken environment; the command line prints it in one line and exits with 2.
@@ -19,3 +21,11 @@ class StackError(Exception):
     def __str__(self) -> str:
         text = f"{self.problem}: {self.remedy}" if self.remedy else self.problem
         return " ".join(text.split())
+
+
+class SeveralErrors(StackError):
+    """Raised when several things are wrong at once; the command line prints each of `errors` in a line of its own first."""
+
+    def __init__(self, problem: str, remedy: str, errors: Sequence[StackError]) -> None:
+        super().__init__(problem, remedy)
+        self.errors = tuple(errors)

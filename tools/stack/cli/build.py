@@ -27,6 +27,12 @@ from stack.wheels.decision import Decision, Mode, WheelRequest, decide
 from stack.wheels.native import CompileOrder, CompilePlan
 
 
+def _processor(name: str) -> str:
+    """Return a processor as wheels name it; images name some otherwise."""
+    architecture = name.removeprefix("linux/")
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(architecture, architecture)
+
+
 @click.group("build")
 def command() -> None:
     """Build what users install: wheels of the upstreams with the patches in them."""
@@ -48,7 +54,8 @@ def command() -> None:
     "platforms",
     multiple=True,
     metavar="NAME",
-    help="Only wheels for it, such as x86_64 or aarch64; may be repeated.",
+    callback=lambda _context, _option, named: tuple(map(_processor, named)),
+    help="Only wheels for it, such as x86_64 or aarch64 (linux/arm64 is the same); may be repeated.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("dist"), show_default=True, help="Output folder."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
-from stack.base.errors import StackError
+from stack.base.errors import SeveralErrors, StackError
 from stack.cli.rendering import called
 
 _VERSIONS: Mapping[str, int] = {}
@@ -53,7 +53,9 @@ def show_error(error: StackError, exit_code: int, verb: str | None) -> None:
     if _printed[0]:
         return
     problem, remedy = (" ".join(text.split()) for text in (error.problem, error.remedy))
-    content = {"problem": problem, "remedy": remedy, "exit_code": exit_code, "verb": verb}
+    content: dict[str, object] = {"problem": problem, "remedy": remedy, "exit_code": exit_code, "verb": verb}
+    if isinstance(error, SeveralErrors):
+        content["errors"] = [{"problem": each.problem, "remedy": each.remedy} for each in error.errors]
     with contextlib.suppress(OSError):  # the error itself is on stderr already
         show(content, "error")
 

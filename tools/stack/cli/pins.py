@@ -151,7 +151,11 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []}, "pins-set-base")
     else:
-        after = " already: nothing was changed" if new == stack.pins else "; `stack undo` takes it back"
+        after = (
+            " already: nothing was changed"
+            if new == stack.pins
+            else "; pins.toml, which git tracks, says so; `stack undo` takes it back"
+        )
         say(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")
 
 

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from stack.base.errors import StackError
+from stack.base.errors import SeveralErrors, StackError
 from stack.cli import documents
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import called, settings
+from stack.cli.rendering import called, help_text, settings
 from stack.cli.sentences import tell
 from stack.cli.signals import interrupting
 
@@ -25,6 +25,7 @@ def run(group: click.Group, *, interrupted: str, complete_var: str | None = None
 
     """
     outlive_readers()
+    help_text.use()
     settings.reset()
     documents.reset()
     with interrupting() as interrupts:
@@ -67,6 +68,8 @@ def _run(group: click.Group, complete_var: str | None) -> int:
 
 def _fail(group: click.Group, error: StackError, code: int = 2) -> int:
     """Print an error on stderr, with `--json` also as a document on stdout; return the exit code."""
+    for each in error.errors if isinstance(error, SeveralErrors) else ():
+        tell(str(each))
     tell(str(error))
     words = sys.argv[1:]
     if documents.are_wanted(words):

@@ -43,7 +43,8 @@ from stack.validation.serve.server import NotServing
 @click.option(
     "--image",
     metavar="REF|oci:DIR",
-    help="Serve in a container of this image, with --model and this machine's GPUs.",
+    help="Serve in a container of this image, with --model and this machine's GPUs, by buildah or podman. "
+    "With docker: `spark-stack up`.",
 )
 @click.option(
     "--python",
@@ -57,7 +58,11 @@ from stack.validation.serve.server import NotServing
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port to listen on.")
 @click.option("--allow-fallback", is_flag=True, help="Serve even with other backends or GPUs than the recipe expects.")
 @click.option(
-    "--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log to this file, not to stderr."
+    "--server-log",
+    "log",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the server's log to this file, not to stderr.",
 )
 @click.option("--timeout", type=Seconds(), default=3600.0, show_default=True, help="Seconds to wait for the first answer.")
 @serve_memory.options
@@ -244,7 +249,7 @@ def _out(file: Path | None) -> "Iterator[_Out]":
     try:
         opened = file.open("wb", buffering=0)
     except OSError as failed:
-        raise StackError(f"{file} cannot be written ({failed.strerror})", "name another file with --log") from failed
+        raise StackError(f"{file} cannot be written ({failed.strerror})", "name another file with --server-log") from failed
     with opened:
         yield _Out(opened)
 

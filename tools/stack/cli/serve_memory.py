@@ -8,7 +8,7 @@ import click
 
 from stack.base.progress import Progress
 from stack.cli import sentences
-from stack.cli.seconds import Seconds
+from stack.cli.seconds import Gigabytes, Seconds
 from stack.deploy.recipes import Recipe
 from stack.model.verdict import Machine
 from stack.serving import room
@@ -20,7 +20,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--keep-free",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Gigabytes(zero=False),
             metavar="GB",
             help="End the server when less memory and swap than this is left, before the machine freezes. On a DGX Spark take 8.",
         ),

@@ -18,6 +18,7 @@ from stack.cli.validating import served
 from stack.deploy.recipes import Recipe
 from stack.images import container_env, image, pulling, reference
 from stack.images import engine as engines
+from stack.images.engine import Engine
 from stack.serving.command import Command
 from stack.serving.demands import KEY
 from stack.store import cache
@@ -128,7 +129,7 @@ class _Kitchen:
         if len(found.platforms) != 1:
             raise StackError(f"{where.shown} is of {counted(len(found.platforms), 'platform')}", "name the image of one")
         (platform,) = found.platforms
-        engine, place = engines.found(), cache.root(self.options.cache)
+        engine, place = self._engine(named), cache.root(self.options.cache)
         devices = (_GPUS,) if machine.here().gpus else ()
         command = self.asked.command(model)
         arguments, variables = command.arguments[1:], command.environment
@@ -142,6 +143,18 @@ class _Kitchen:
             return
         with container_env.entered(engine, where, platform, place, devices, self.tell, _PURPOSE) as container:
             yield Made(container.server(arguments, variables, self.work, [model]), self.work)
+
+    def _engine(self, named: str) -> Engine:
+        """Return an engine that starts a container from a layout; docker, which cannot, is named if it is the only one."""
+        try:
+            return engines.found()
+        except StackError as none:
+            if shutil.which("docker") is None:
+                raise
+            raise StackError(
+                "--image needs buildah or podman, and only docker is here",
+                f"use it: spark-stack up {self.asked.recipe.name} --image {named}; or apt-get install buildah runc",
+            ) from none
 
     def _material(self) -> Material:
 

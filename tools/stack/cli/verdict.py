@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack verdict`: show the results of validations, and judge whether they suffice for a release."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model import verdict
 from stack.model.verdict import Case, Outcome, Verdict, case_json
+from stack.validation.numerics import NOT_COMPILED
 
 if TYPE_CHECKING:
     from stack.validation.gates import Judgement, Standing
@@ -80,12 +82,15 @@ def print_cases(cases: Sequence[Case]) -> None:
     print_table(("case", "outcome", "seconds", ""), rows, colour=COLOURS.get)
     ended = {outcome: sum(case.outcome is outcome for case in cases) for outcome in Outcome}
     click.echo(", ".join(f"{count} {outcome}" for outcome, count in ended.items() if count))
+    for unseen, count in Counter(str(case.measured[NOT_COMPILED]) for case in ran if NOT_COMPILED in case.measured).items():
+        click.echo(f"{count} cases ran kernels on the CPU; {NOT_COMPILED}: {unseen}")
 
 
 def _rows(case: Case) -> Iterator[tuple[str, str, str, str]]:
     lines = [*case.why.splitlines()]
     # The single runs behind a mean are shown by --json only.
-    shown = {name: value for name, value in case.measured.items() if not name.endswith(" runs")}
+    # What cases on a CPU do not compile is said once, below the table.
+    shown = {name: value for name, value in case.measured.items() if not name.endswith(" runs") and name != NOT_COMPILED}
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
     if numbers:
         lines.append(numbers + (f" (bar {_number(case.bar)})" if case.bar is not None else ""))
@@ -201,16 +206,27 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
 @click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--markdown", is_flag=True, help="Print the table in Markdown, as the README has it.")
 @click.option("--speeds", is_flag=True, help="Leave out verdicts in which no server's speed was measured.")
+@click.option("--newest", is_flag=True, help="Show only the newest verdict of each server on each machine.")
+@click.option("--server", "servers", multiple=True, metavar="TITLE", help="Show only this server; may be repeated.")
 @json_option
 @click.pass_obj
-def table(options: Options, files: tuple[Path, ...], markdown: bool, speeds: bool, as_json: bool) -> None:
+def table(
+    options: Options,
+    files: tuple[Path, ...],
+    markdown: bool,
+    speeds: bool,
+    newest: bool,
+    servers: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Show verdicts as one table: machine, server, stack, date, tokens per second, and what passed. Default: all kept verdicts."""
 
     from stack.validation import verdict_table  # noqa: PLC0415  (see `diff`)
 
     kept = [] if files else sorted((options.find_root() / "validation/verdicts").rglob("*.json"))
     found = verdict_table.rows(verdict.load_file(file) for file in files or kept)
-    found = [row for row in found if row.speeds or not speeds]
+    found = [row for row in found if (row.speeds or not speeds) and (not servers or row.title in servers)]
+    found = verdict_table.newest(found) if newest else found
     if as_json:
         print_json({"rows": [_row_json(row) for row in found]})
     elif markdown:

@@ -518,7 +518,7 @@ _PATTERNS: tuple[tuple[str, "re.Pattern[str]", _Action], ...] = tuple(
         # model_executor/layers/fused_moe/experts/flashinfer_mxfp4_decode_moe.py, of the series mxfp4-moe
         (
             "for MXFP4 experts of",
-            r"Using '(\w+)' for MXFP4 experts of (all batches|up to \d{1,5} tokens)",
+            r"Using '(\w+)' for MXFP4 experts of (all batches|up to \d{1,5} tokens|fewer than \d{1,5} tokens)",
             _names("MoE decode"),
         ),
         (

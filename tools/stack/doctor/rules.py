@@ -31,7 +31,10 @@ _VERIFIED = 19 * 10**9
 """Bytes that `UNIFIED` leaves of a DGX Spark's memory."""
 _LEAST = 13 * 10**9
 """Bytes below which a start was seen to run out of memory: 90 % leave 12.8 GB (vllm-project/vllm#56824)."""
-EAGER_COST = "one owner of a Spark had 26 tok/s in place of 59 (ai-muninn.com, part 2); another had 57.5 with it (kubis.ai)"
+EAGER_COST = (
+    'one owner of a Spark had 26 tok/s in place of 59 (ai-muninn.com, "gpt-oss-120B on DGX Spark", part 2); another had 57.5 with it '
+    '(kubis.ai, "GPT-OSS-120B: Topology Benchmark", 2026-03-22)'
+)
 """The speed of gpt-oss-120b without CUDA graphs, as others measured it: the two pages do not agree."""
 COMPILED = "43 minutes for CUTLASS's in another image: spark-arena/recipe-registry issue 17"
 DEFAULT = 0.92

@@ -1,49 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attach attestations to an image in its repository: an artifact for cosign, and an index for other tools.
-
-The tag `sha256-<hex>.att` names the artifact, as cosign expects. The index `sha256-<hex>` lists what refers to an image, for
-registries without the referrers API (OCI distribution 1.1, tag schema). What other tools attached is kept.
-"""
+"""Attestations in cosign's earlier form: envelopes as layers of an artifact under the tag `sha256-<hex>.att`."""
 
 import json
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
-from stack.images import layout, skopeo, statement
+from stack.images import layout, referrers, skopeo, statement
 from stack.images.envelope import PAYLOAD, payload
 from stack.images.image import Image
-from stack.images.layout import INDEX, MANIFEST, Descriptor
+from stack.images.layout import MANIFEST, Descriptor
 from stack.images.reference import DIGEST, Reference
+from stack.images.registry_client import RegistryClient
 from stack.model.document import Table
 
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
-_EMPTY = "application/vnd.oci.empty.v1+json"
 _COSIGN = "dev.cosignproject.cosign/signature"
 """cosign requires this annotation on every layer; it is empty because the envelope contains the signatures."""
 _MOST = 256
 """Maximal number of attestations of an image that are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The artifacts attached now, read from a layout: the layers of ours, and the index's other entries."""
-
-    layers: tuple[Descriptor, ...]
-    others: tuple[Descriptor, ...]
-
-
-def referrers(digest: str) -> str:
-    """Return the tag of the index that lists what refers to an image."""
-    return digest.replace(":", "-")
-
-
 def attestations(digest: str) -> str:
     """Return the tag of an image's attestations."""
-    return f"{referrers(digest)}.att"
+    return f"{referrers.tag(digest)}.att"
 
 
 def fetch(image: Image, *, tls: bool = True) -> tuple[bytes, ...]:
@@ -57,93 +40,91 @@ def fetch(image: Image, *, tls: bool = True) -> tuple[bytes, ...]:
     if image.reference.layout:
         return _envelopes(Path(image.reference.place), tag)
     with tempfile.TemporaryDirectory(prefix="stack-attested-") as folder:
-        manifest = _pulled(image.reference, tag, Path(folder), tls)
-        return _envelopes(Path(folder), tag) if manifest is not None else ()
+        try:
+            skopeo.copy(image.reference.tagged(tag), Reference(folder, tag, layout=True), all_=True, tls=tls)
+        except skopeo.Absent:
+            return ()
+        return _envelopes(Path(folder), tag)
 
 
 def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
     try:
-        layers = _descriptors(layout.manifest(folder, tag), "layers", tag)
+        layers = _layers(layout.manifest(folder, tag), tag)
     except skopeo.Absent:
         return ()
     return tuple(layout.blob(folder, layer["digest"]) for layer in layers if layer["mediaType"] == ENVELOPE)
 
 
-def attach(image: Image, repository: Reference, envelopes: Sequence[bytes], *, tls: bool = True) -> None:
-    """Attach further envelopes to an image in a repository; the index is pushed first, then the tag that readers look for.
+def attach(client: RegistryClient, image: Image, envelopes: Sequence[bytes]) -> None:
+    """Attach further envelopes to an image.
+
+    The tag is read again after it was written: another writer may have replaced it meanwhile. No index lists the artifact, since
+    bundles are what refers to an image.
 
     Raises:
-        StackError: the registry refuses them.
+        StackError: the registry refuses them, or other writers keep replacing the tag.
 
     """
-    with tempfile.TemporaryDirectory(prefix="stack-attested-") as folder:
-        work = Path(folder)
-        kept = _kept(image, repository, work, tls)
-        artifact = _artifact(image, kept, envelopes, work)
-        index = layout.encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [*kept.others, artifact]})
-        tags = {attestations(image.digest): artifact, referrers(image.digest): layout.put(work, index, INDEX)}
-        layout.finish(work, tags)
-        for tag in (referrers(image.digest), attestations(image.digest)):
-            skopeo.copy(Reference(str(work), tag, layout=True), repository.tagged(tag), all_=True, tls=tls)
+    # In one order: a run that goes on after another was killed makes the same manifest again.
+    added = sorted((_layer(item) for item in envelopes), key=lambda layer: str(layer["digest"]))
+    for data in (b"{}", *envelopes):
+        client.put_blob(data)
+    tag, settled, took = attestations(image.digest), False, 0.0
+    for attempt in referrers.tries():
+        began = time.monotonic()
+        now = _now(client, tag)
+        kept = _layers(now, tag) if now is not None else ()
+        if now is not None and {item["digest"] for item in added} <= {item["digest"] for item in kept}:
+            if settled:
+                return
+            settled = True
+            time.sleep(max(referrers.SETTLED, 4 * took))
+            continue
+        settled = False
+        client.put_manifest(tag, _manifest(kept, added), MANIFEST)
+        took = max(took, time.monotonic() - began)
+        referrers.pause(attempt)
+    raise StackError(f"others, or the registry, keep replacing {tag}", "run the command again when they have finished")
 
 
-def _artifact(image: Image, kept: _Kept, envelopes: Sequence[bytes], work: Path) -> Descriptor:
-    added = [_layer(item, work) for item in envelopes]
+def _manifest(kept: Sequence[Descriptor], added: Sequence[Descriptor]) -> bytes:
     new = {item["digest"] for item in added}
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": PAYLOAD,
-        "config": layout.put(work, b"{}", _EMPTY),
-        "layers": [*(item for item in kept.layers if item["digest"] not in new), *added],
-        "subject": image.descriptor,
-    }
-    # The index should repeat the artifact type, but skopeo 1.9 rejects such an index as changed.
-    return layout.put(work, layout.encode(manifest), MANIFEST)
-
-
-def _layer(envelope: bytes, work: Path) -> Descriptor:
-    kind = statement.read(payload(envelope)).kind
-    return layout.put(work, envelope, ENVELOPE, annotations={_COSIGN: "", "predicateType": kind})
-
-
-def _kept(image: Image, repository: Reference, work: Path, tls: bool) -> _Kept:
-    """Return what is attached already. An index without our artifact is from a killed publisher or from other tools."""
-    artifact, index = attestations(image.digest), referrers(image.digest)
-    now = _pulled(repository, artifact, work, tls)
-    then = _pulled(repository, index, work, tls)
-    return _Kept(
-        _descriptors(now, "layers", artifact) if now is not None else (),
-        tuple(
-            entry
-            for entry in (_descriptors(then, "manifests", index) if then is not None else ())
-            if now is None or entry["digest"] != skopeo.digest(now)
-        ),
+    return layout.encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": PAYLOAD,
+            "config": layout.described(b"{}", referrers.EMPTY),
+            "layers": [*(item for item in kept if item["digest"] not in new), *added],
+        }
     )
 
 
-def _pulled(place: Reference, tag: str, work: Path, tls: bool) -> bytes | None:
-    """Pull the manifest under a tag, with everything it names, into a layout; None if the tag does not exist."""
+def _layer(envelope: bytes) -> Descriptor:
+    kind = statement.read(payload(envelope)).kind
+    return layout.described(envelope, ENVELOPE, annotations={_COSIGN: "", "predicateType": kind})
+
+
+def _now(client: RegistryClient, tag: str) -> bytes | None:
     try:
-        skopeo.copy(place.tagged(tag), Reference(str(work), tag, layout=True), all_=True, tls=tls)
-        return layout.manifest(work, tag)
+        return client.manifest(tag).data
     except skopeo.Absent:
         return None
 
 
-def _descriptors(data: bytes, key: str, where: str) -> tuple[Descriptor, ...]:
+def _layers(data: bytes, where: str) -> tuple[Descriptor, ...]:
     try:
         top: Any = json.loads(data)
     except (ValueError, RecursionError) as bad:
         raise StackError(f"{where} is not a manifest", "publish the image again") from bad
     if not isinstance(top, dict):
         raise StackError(f"{where} is not a manifest", "publish the image again")
-    entries = Table(top, file=Path(where)).tables(key)
+    entries = Table(top, file=Path(where)).tables("layers")
     if len(entries) > _MOST:
         raise StackError(f"{where} lists {len(entries)} entries, more than {_MOST}", "remove some of them")
     for entry in entries:
         entry.text("digest", pattern=DIGEST, meaning="a digest")
         entry.text("mediaType")
         entry.whole("size")
-    descriptors: list[Descriptor] = top.get(key, [])
+    descriptors: list[Descriptor] = top.get("layers", [])
     return tuple(descriptors)

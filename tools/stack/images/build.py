@@ -6,12 +6,12 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
@@ -19,16 +19,17 @@ from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.deploy.recipes import Recipe
 from stack.images import (
+    ahead,
     completeness,
     installing,
     labels,
     locking,
-    own,
     processors,
     reading,
     recipe_choices,
     saving,
     sbom,
+    stack_wheels,
     system,
     tools,
     users,
@@ -38,9 +39,7 @@ from stack.images.engine import BuildStep, Engine
 from stack.model import digest, lanes
 from stack.model.stack import Stack
 from stack.store import cache
-from stack.wheels import building
-from stack.wheels.building import Built
-from stack.wheels.decision import Mode, WheelRequest, decide
+from stack.wheels.decision import WheelRequest
 
 FOLDER = "docker"
 SERVE, DEVELOPMENT = "serve", "development"
@@ -59,6 +58,7 @@ class BuildOrder:
     `upstreams` limits the upstreams; by default all with patches are built. `packages` maps upstreams to published packages, as
     `stack build wheels --from` does. `requirements` is a lock file that replaces resolving. `output` is the layout's folder, by
     default in the stack's `.stack/images`. `recipe` is the one that the image serves: it decides for which GPU kernels are compiled.
+    `ahead` names the JIT modules that the image shall have compiled; empty: those that fit the recipe.
     """
 
     engine: Engine
@@ -70,11 +70,15 @@ class BuildOrder:
     requirements: Path | None = None
     output: Path | None = None
     recipe: Recipe | None = None
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """A built image: its layout, its manifest's digest, its id in the engine's storage, and its contents."""
+    """A built image: its layout, its manifest's digest, its id in the engine's storage, and its contents.
+
+    `compiled`: the JIT modules that it has compiled. `left`: those that are left to the JIT, empty if it has no module compiled.
+    """
 
     folder: Path
     digest: str
@@ -83,6 +87,8 @@ class BuiltImage:
     wheels: tuple[str, ...]
     packages: int
     platform: str
+    compiled: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
@@ -102,7 +108,9 @@ def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
         base = order.base.pulled(engine, order.platform)
         base_id, system = _system(order, base, context, time, log, tell)
         python = system.python
-        wheels = _wheels(stores, order, python.machine, context / "wheels", tell)
+        request = WheelRequest(order.upstreams, packages=order.packages, ahead=ahead.wanted(order.ahead, order.recipe))
+        wheels, left = stack_wheels.build(stores, request, python.machine, context / "wheels", tell, named=bool(order.ahead))
+        compiled = ahead.modules(wheels)
         further = () if order.recipe is None else recipe_choices.compiler(order.recipe, system)
         lock = locking.locked([*wheels.values()], python, place, tell, order.requirements, further)
         # The stack's own come last: torch_c_dlpack_ext has a file of the same path as FlashInfer, whose files are compared at each start.
@@ -123,7 +131,7 @@ def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
         programs = tools.folder(place, tell)
         further_files = {
             SYSTEM_SBOM: sbom.system(system, time, programs),
-            PYTHON_SBOM: sbom.python(requirements, programs),
+            PYTHON_SBOM: ahead.noted(sbom.python(requirements, programs), compiled, left),
             LOCK: requirements.read_bytes(),
         }
         tell("writing the image")
@@ -131,7 +139,8 @@ def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
         saved_digest = saving.save(engine, image, folder, further_files)
         names = tuple(path.name for path in wheels.values())
         platform = f"linux/{system.architecture}"
-        return BuiltImage(folder, saved_digest, image, digest.of(stores.stack), names, len(files_), platform)
+        have = tuple(name for each in compiled.values() for name in each)
+        return BuiltImage(folder, saved_digest, image, digest.of(stores.stack), names, len(files_), platform, have, left)
 
 
 @contextmanager
@@ -227,26 +236,6 @@ def _time(stores: Stores) -> int:
             match = re.search(rb"^committer .* (\d+) [+-]\d{4}$", commit, re.MULTILINE)
             times += [int(match[1])] if match else []
     return max(times)
-
-
-def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Progress) -> dict[str, Path]:
-    """Build the stack's wheels and this tool's own, and return them by package."""
-    tell("wheels")
-    request = WheelRequest(order.upstreams, packages=order.packages)
-    decisions = decide(stores, request)
-    if any(item.mode is Mode.OVERLAY for item in decisions):
-        request = replace(request, platforms=(machine,))
-    built = [item for item in building.build(stores, request, decisions, out) if isinstance(item, Built)]
-    for statement in out.glob(f"*{building.STATEMENT}"):
-        statement.unlink()
-    paths = [*(item.path for item in built), own.wheel(out)]
-    by_package = {str(canonicalize_name(parse_wheel_filename(path.name)[0])): path for path in paths}
-    if len(by_package) < len(paths):
-        raise StackError(
-            "several published wheels fit: " + ", ".join(path.name for path in paths),
-            "no known release has several: report it",
-        )
-    return by_package
 
 
 def _labels(stack: Stack, order: BuildOrder, packages: Sequence[str], wheels: dict[str, Path], time: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
-from stack.images import emulation, layout
+from stack.images import confined, emulation, layout
 from stack.images.reference import Reference
 
 PROGRAMS = ("mmdebstrap", "proot")
@@ -67,10 +67,14 @@ class DebianOrder:
 
 @dataclass(frozen=True, slots=True)
 class MadeBase:
-    """A base image: its layout, and the day of the newest list of packages that it was made of (`20261127`)."""
+    """A base image: its layout, and the day of the newest list of packages that it was made of (`20261127`).
+
+    `confined`: the packages' own scripts could not reach this machine while they were set up.
+    """
 
     layout: Reference
     day: str
+    confined: bool
 
 
 def make(order: DebianOrder, folder: Path, tell: Progress) -> MadeBase:
@@ -89,14 +93,14 @@ def make(order: DebianOrder, folder: Path, tell: Progress) -> MadeBase:
         _unpack(order, root, Path(name))
         time = _time(root)
         tell(f"installing {len(list((root / _DEBS).glob('*.deb')))} packages for {order.architecture}")
-        _install(order, root, time)
+        confined_ = _install(order, root, time)
         _clean(order, root)
         tell("writing the base image")
         made = Path(name) / "layout"
         _write(order, root, time, made)
         made.rename(folder)
     day = datetime.fromtimestamp(time, UTC).strftime("%Y%m%d")
-    return MadeBase(Reference(str(folder), layout=True), day)
+    return MadeBase(Reference(str(folder), layout=True), day, confined=confined_)
 
 
 def _demand() -> None:
@@ -137,8 +141,8 @@ def _time(root: Path) -> int:
     return int(max(dates).timestamp())
 
 
-def _install(order: DebianOrder, root: Path, time: int) -> None:
-    """Install the unpacked packages by the new system's own dpkg."""
+def _install(order: DebianOrder, root: Path, time: int) -> bool:
+    """Install the unpacked packages by the new system's own dpkg; return whether their scripts were confined."""
     excluded = "".join(f"path-exclude=/usr/share/{name}/*\n" for name in _UNREAD)
     (root / "etc/dpkg/dpkg.cfg.d").mkdir(parents=True, exist_ok=True)
     (root / "etc/dpkg/dpkg.cfg.d/unread").write_text(excluded)
@@ -148,6 +152,11 @@ def _install(order: DebianOrder, root: Path, time: int) -> None:
         "SOURCE_DATE_EPOCH": str(time),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+    walls = confined.command(root.parent)
+
+    def there(*words: str) -> str:
+        return _run(root.parent, *(walls or ()), *emulation.command(root, order.architecture, words, variables))
+
     # All at once, without looking at Pre-Depends: each package is unpacked already, so what installs one is there.
     install = "dpkg --force-depends --force-unsafe-io --force-confnew --install"
     for script in (
@@ -155,10 +164,11 @@ def _install(order: DebianOrder, root: Path, time: int) -> None:
         f"{install} /{_DEBS}/*.deb",
         "dpkg --configure --pending",
     ):
-        _run(root.parent, *emulation.command(root, order.architecture, ("/bin/sh", "-ec", script), variables))
-    broken = _run(root.parent, *emulation.command(root, order.architecture, ("dpkg", "--audit"), variables)).strip()
+        there("/bin/sh", "-ec", script)
+    broken = there("dpkg", "--audit").strip()
     if broken:
         raise StackError(f"packages for {order.architecture} are not installed: {broken[:300]}", "report it")
+    return walls is not None
 
 
 def _clean(order: DebianOrder, root: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DSSE envelopes: statements signed with a key file, verifiable by cosign (ECDSA P-256 or Ed25519)."""
 
+import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import Error
-from securesystemslib.signer import CryptoSigner, SSlibKey
+from securesystemslib.signer import CryptoSigner, Signature, SSlibKey
 
 from stack.base.errors import StackError
 from stack.images import layout
 
 PAYLOAD = "application/vnd.in-toto+json"
+SIGNATURES = 8
+"""Maximal number of signatures of an envelope that are tried."""
+_DAMAGED = (Error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _KINDS = "openssl genpkey -algorithm ed25519 makes one; ECDSA P-256 is the other kind"
 
 
@@ -76,13 +80,37 @@ def public(file: Path) -> SSlibKey:
 
 
 def signed_by(envelope: bytes, key: SSlibKey) -> bool:
-    """Return whether an envelope contains a statement with a valid signature by this key."""
+    """Return whether an envelope contains a statement with a valid signature by this key, whatever name it has for the key."""
     try:
-        made = Envelope.from_dict(json.loads(envelope))
-        made.verify([key], 1)
-    except (Error, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        fields = json.loads(envelope)
+        made = Envelope.from_dict({**fields, "signatures": []})
+        signatures = [base64.b64decode(item["sig"], validate=True).hex() for item in fields["signatures"][:SIGNATURES]]
+        return made.payload_type == PAYLOAD and any(_verified(made.pae(), signature, key) for signature in signatures)
+    except _DAMAGED:
         return False
-    return made.payload_type == PAYLOAD
+
+
+def _verified(signed: bytes, signature: str, key: SSlibKey) -> bool:
+    try:
+        key.verify_signature(Signature(key.keyid, signature), signed)
+    except Error:
+        return False
+    return True
+
+
+def renamed(envelope: bytes, name: str) -> bytes:
+    """Return an envelope whose signatures name their key so; the name is a hint that no signature covers.
+
+    Raises:
+        StackError: it is not an envelope.
+
+    """
+    try:
+        fields = json.loads(envelope)
+        signatures = [{"keyid": name, "sig": str(item["sig"])} for item in fields["signatures"]]
+        return layout.encode({"payload": fields["payload"], "payloadType": fields["payloadType"], "signatures": signatures})
+    except _DAMAGED as bad:
+        raise StackError("an attestation is not a DSSE envelope", "publish the image again") from bad
 
 
 def payload(envelope: bytes) -> bytes:
@@ -93,8 +121,8 @@ def payload(envelope: bytes) -> bytes:
 
     """
     try:
-        made = Envelope.from_dict(json.loads(envelope))
-    except (Error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as bad:
+        made = Envelope.from_dict({**json.loads(envelope), "signatures": []})
+    except _DAMAGED as bad:
         raise StackError("an attestation is not a DSSE envelope", "publish the image again") from bad
     return bytes(made.payload)
 

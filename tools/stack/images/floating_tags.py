@@ -7,11 +7,11 @@ The registry keeps a tag's earlier target under the tag's name with `.previous` 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from securesystemslib.signer import SSlibKey
-
 from stack.base.errors import StackError
 from stack.images import image, reference, skopeo, verify
+from stack.images.claims import claims
 from stack.images.reference import BEFORE, Reference
+from stack.images.trust import Trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def put(repository: Reference, digest: str, tag: str, *, tls: bool = True) -> No
 
 
 def promote(
-    where: Reference, tags: Sequence[str], key: SSlibKey, gate: str | None = None, *, tls: bool = True
+    where: Reference, tags: Sequence[str], trusted: Trusted, gate: str | None = None, *, tls: bool = True
 ) -> tuple[Move, ...]:
     """Point moving tags at a published image of any stack, after verifying the image.
 
@@ -64,7 +64,7 @@ def promote(
     if where.layout or not (where.tag or where.digest):
         raise StackError(f"{where.shown} is not an image in a registry", "write HOST/NAME:TAG or HOST/NAME@sha256:DIGEST")
     names = [reference.tag(name) for name in dict.fromkeys(tags)]
-    report = verify.published(where, key, gate, tls=tls)
+    report = verify.published(where, trusted, gate, tls=tls)
     verify.demand(report)
     return move(Reference(where.place), report.image.digest, names, tls=tls)
 
@@ -99,14 +99,14 @@ def demand_moving(where: Reference, *, tls: bool = True, unless: str | None = No
     """
     try:
         tagged = image.read(where, tls=tls)
-        names = verify.claims(tagged, None, tls=tls).names
+        names = claims(tagged, None, tls=tls).names
     except skopeo.Absent:
         return
     if tagged.digest != unless and where.shown in names:
         raise StackError(f"{where.shown} was published under this tag, which never moves", "use a moving tag, such as latest")
 
 
-def rollback(where: Reference, key: SSlibKey, *, tls: bool = True) -> Move:
+def rollback(where: Reference, trusted: Trusted, *, tls: bool = True) -> Move:
     """Point a moving tag at its earlier target; a second call reverses the first.
 
     Raises:
@@ -123,7 +123,7 @@ def rollback(where: Reference, key: SSlibKey, *, tls: bool = True) -> Move:
     if before is None or before == now:
         raise StackError(f"{where.shown} has no earlier target", "stack image promote points it at any published image")
     demand_moving(where, tls=tls)
-    verify.demand(verify.published(repository.at(before), key, tls=tls))
+    verify.demand(verify.published(repository.at(before), trusted, tls=tls))
     put(repository, before, tag, tls=tls)
     put(repository, now, f"{tag}{BEFORE}", tls=tls)
     return Move(tag, now, before)

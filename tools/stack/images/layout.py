@@ -43,8 +43,8 @@ def place(folder: Path, blob_digest: str) -> Path:
     return folder / "blobs" / "sha256" / blob_digest.removeprefix("sha256:")
 
 
-def blob(folder: Path, blob_digest: str) -> bytes:
-    """Read a blob.
+def blob(folder: Path, blob_digest: str, *, most: int = LIMIT) -> bytes:
+    """Read a blob of at most `most` bytes.
 
     Raises:
         StackError: it is missing, too large, or does not match its digest.
@@ -53,10 +53,10 @@ def blob(folder: Path, blob_digest: str) -> bytes:
     file = place(folder, blob_digest)
     try:
         with file.open("rb") as opened:
-            data = opened.read(LIMIT + 1)
+            data = opened.read(most + 1)
     except OSError as failed:
         raise StackError(f"oci:{folder} lacks {blob_digest} ({failed.strerror})", "copy the image again") from failed
-    if len(data) > LIMIT or digest(data) != blob_digest:
+    if len(data) > most or digest(data) != blob_digest:
         raise StackError(f"oci:{folder}: {blob_digest} does not match its digest", "copy the image again")
     return data
 
@@ -105,13 +105,18 @@ def listed(folder: Path) -> list[Descriptor]:
     return entries
 
 
+def described(data: bytes, media_type: str, **more: object) -> Descriptor:
+    """Return the descriptor of a blob, with the keys of `more`."""
+    return {"mediaType": media_type, "digest": digest(data), "size": len(data), **more}
+
+
 def put(folder: Path, data: bytes, media_type: str, **more: object) -> Descriptor:
     """Add a blob, and return its descriptor with the keys of `more`."""
-    name = digest(data)
-    file = place(folder, name)
+    descriptor = described(data, media_type, **more)
+    file = place(folder, str(descriptor["digest"]))
     file.parent.mkdir(parents=True, exist_ok=True)
     cache.put(file, data)
-    return {"mediaType": media_type, "digest": name, "size": len(data), **more}
+    return descriptor
 
 
 def finish(folder: Path, images: Mapping[str, Descriptor]) -> None:

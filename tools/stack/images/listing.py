@@ -3,11 +3,10 @@
 
 from dataclasses import dataclass
 
-from securesystemslib.signer import SSlibKey
-
 from stack.base.errors import StackError
 from stack.images import labels, skopeo, verify
 from stack.images.reference import Reference
+from stack.images.trust import Trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Listed:
     problem: str | None = None
 
 
-def of(repository: Reference, key: SSlibKey | None, *, tls: bool = True) -> tuple[Listed, ...]:
+def of(repository: Reference, trusted: Trusted | None, *, tls: bool = True) -> tuple[Listed, ...]:
     """List the images of a repository that have tags, the newest first.
 
     Raises:
@@ -41,14 +40,14 @@ def of(repository: Reference, key: SSlibKey | None, *, tls: bool = True) -> tupl
         if not tag.startswith("sha256-"):
             digest = skopeo.digest(skopeo.raw(repository.tagged(tag), tls=tls))
             tags.setdefault(digest, []).append(tag)
-    images = [_listed(repository.at(digest), tuple(names), key, tls) for digest, names in tags.items()]
+    images = [_listed(repository.at(digest), tuple(names), trusted, tls) for digest, names in tags.items()]
     return tuple(sorted(images, key=lambda listed: (listed.published, listed.tags), reverse=True))
 
 
-def _listed(where: Reference, tags: tuple[str, ...], key: SSlibKey | None, tls: bool) -> Listed:
+def _listed(where: Reference, tags: tuple[str, ...], trusted: Trusted | None, tls: bool) -> Listed:
     digest = str(where.digest)
     try:
-        report = verify.published(where, key, tls=tls)
+        report = verify.published(where, trusted, tls=tls)
     except StackError as refused:
         return Listed(digest, tags, (), None, None, (), "", None, str(refused))
     read, claims = report.image, report.claims
@@ -62,6 +61,6 @@ def _listed(where: Reference, tags: tuple[str, ...], key: SSlibKey | None, tls: 
         first.get(labels.PINS),
         claims.gates,
         claims.time,
-        report.holds if key is not None else None,
+        report.holds if trusted is not None else None,
         f"{wrong[0].name}: {wrong[0].said}" if wrong else None,
     )

@@ -26,8 +26,16 @@ class BaseOrder:
     mirrors: tuple[str, ...] = ()
 
 
-def make(order: BaseOrder, cache: Path, tell: Progress) -> Base:
-    """Make a base image, and return how `pins.toml` names it: `localhost/debian`, suite and day, and the index's digest.
+@dataclass(frozen=True, slots=True)
+class OwnBase:
+    """A base image that was made here: how `pins.toml` names it, and whether its packages' scripts could not reach this machine."""
+
+    pin: Base
+    confined: bool
+
+
+def make(order: BaseOrder, cache: Path, tell: Progress) -> OwnBase:
+    """Make a base image; `pins.toml` names it `localhost/debian`, with suite and day, and the index's digest.
 
     Raises:
         StackError: A platform is unknown, or an image cannot be made.
@@ -47,7 +55,8 @@ def make(order: BaseOrder, cache: Path, tell: Progress) -> Base:
         target = base.made(cache, digest)
         if not target.exists():
             Path(index.place).rename(target)
-    return Base(base.MADE_HERE, f"{order.suite}-{max(one.day for one in made)}", digest)
+    pin = Base(base.MADE_HERE, f"{order.suite}-{max(one.day for one in made)}", digest)
+    return OwnBase(pin, all(one.confined for one in made))
 
 
 def _architectures(platforms: Sequence[str]) -> tuple[str, ...]:

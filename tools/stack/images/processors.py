@@ -16,6 +16,17 @@ def own() -> str:
     return next((name for name, kernel in MACHINES.items() if kernel == machine), machine)
 
 
+def platform_of(text: str) -> str:
+    """Return a platform as images name it: `linux/arm64` for `arm64`, `aarch64` and `linux/aarch64`, too.
+
+    Other text is returned as it is, for whoever knows the platform.
+    """
+    system, slash, architecture = text.partition("/")
+    name = architecture if slash else system
+    known = next((image for image, kernel in MACHINES.items() if name in (image, kernel)), None)
+    return text if known is None else f"{system if slash else 'linux'}/{known}"
+
+
 def runs(architecture: str) -> bool:
     """Return whether an engine can run programs for a processor: this machine's own, or one that the kernel has an emulator for."""
     if architecture == own():

@@ -14,7 +14,7 @@ from typing import Any
 from stack.base.errors import StackError
 from stack.images import (
     admission,
-    attached,
+    attestations,
     floating_tags,
     image,
     layers,
@@ -23,13 +23,16 @@ from stack.images import (
     reference,
     skopeo,
     statement,
+    trust,
     verify,
 )
-from stack.images.envelope import Signer
+from stack.images.envelope import Signer as KeySigner
 from stack.images.floating_tags import Move
 from stack.images.image import Image
+from stack.images.keyless import KeylessSigner
 from stack.images.policy import Policy
 from stack.images.reference import Reference
+from stack.images.trust import Trusted
 from stack.images.verify import Report
 from stack.model import digest, verdict
 from stack.model.stack import Stack
@@ -37,6 +40,10 @@ from stack.model.verdict import VerdictFile
 from stack.store import cache
 from stack.validation import gates
 from stack.validation.gates import Gate
+
+Signer = KeySigner | KeylessSigner
+_ROUNDS = 3
+"""How often attestations are attached that another writer has replaced; each is there in one form at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +104,16 @@ def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Callabl
     done = tagged and _complete(source_image, repository, stack, signer, request)
     if not done:
         _push(source_image, repository, request, tell)
-        if not _complete(source_image, repository, stack, signer, request):
-            tell("attest")
-            attached.attach(
-                source_image, repository, _envelopes(source_image, request, stack, signer, gate, verdicts), tls=request.tls
-            )
-        tell("read back")
-        _read_back(source_image, repository, stack, signer, request)
+        statements = _statements(source_image, request, stack, signer, gate, verdicts)
+        for _ in range(_ROUNDS):
+            if not _complete(source_image, repository, stack, signer, request):
+                tell("attest")
+                _attest(source_image, repository, statements, signer, request)
+            tell("read back")
+            _read_back(source_image, repository, stack, signer, request)
+            # Reading back takes longer than other writers need to replace an index that they read before.
+            if _complete(source_image, repository, stack, signer, request):
+                break
         tell("tag")
         if _demand_free(name, source_image.digest, request.tls) is False:
             floating_tags.put(repository, source_image.digest, str(name.tag), tls=request.tls)
@@ -131,11 +141,14 @@ def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
 
 
 def _complete(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> bool:
-    """Return whether all attestations exist and verify."""
+    """Return whether all attestations exist in each form and verify."""
     try:
-        return _verified(source_image, repository, stack, signer, request).holds
+        report = _verified(source_image, repository, stack, signer, request)
     except skopeo.Absent:
         return False
+    claims = report.claims
+    earlier = claims.earlier if isinstance(signer, KeySigner) else len(claims.statements)
+    return report.holds and not claims.unbundled and earlier == len(claims.statements)
 
 
 def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Callable[[str], None]) -> None:
@@ -146,11 +159,22 @@ def _push(source_image: Image, repository: Reference, request: PublishRequest, t
     skopeo.copy(source, repository.at(source_image.digest), all_=True, tls=request.tls)
 
 
-def _envelopes(
+def _attest(
+    source_image: Image, repository: Reference, statements: Sequence[bytes], signer: Signer, request: PublishRequest
+) -> None:
+    """Sign what was not signed before, and attach everything in each form in which it is not attached yet."""
+    there = attestations.fetch(replace(source_image, reference=repository.at(source_image.digest)), tls=request.tls)
+    signed = {item: payload for item in there if (payload := trust.payload(item, _trusted(signer))) is not None}
+    new = [one for one in statements if not any(attestations.same(one, other) for other in signed.values())]
+    items = [*signed, *(attestations.sign(signer, one) for one in new)]
+    attestations.attach(source_image, repository, items, signer, tls=request.tls)
+
+
+def _statements(
     source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate, judged: Sequence[VerdictFile]
 ) -> list[bytes]:
-    """Make and sign all attestations."""
-    who = f"urn:stack:key:{signer.public.keyid}"
+    """Make all statements."""
+    who = f"urn:stack:key:{signer.public.keyid}" if isinstance(signer, KeySigner) else signer.trusted.identity
     verdicts = [verdict.as_json(each.verdict) for each in judged]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     digests = [str(attested["digest"]) for attested in verdicts]
@@ -160,12 +184,16 @@ def _envelopes(
         *((statement.VERDICT, attested) for attested in verdicts),
         (statement.SUMMARY, statement.summary(request.name.shown, digest.of(stack), gate, digests, who, now)),
     ]
-    return [signer.sign(statement.make(source_image, request.name.shown, kind, predicate)) for kind, predicate in predicates]
+    return [statement.make(source_image, request.name.shown, kind, predicate) for kind, predicate in predicates]
 
 
 def _verified(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> Report:
     where, gates_file = repository.at(source_image.digest), request.policy.gates
-    return verify.verify(where, stack, signer.public, request.gate, tls=request.tls, gates_file=gates_file)
+    return verify.verify(where, stack, _trusted(signer), request.gate, tls=request.tls, gates_file=gates_file)
+
+
+def _trusted(signer: Signer) -> Trusted:
+    return signer.public if isinstance(signer, KeySigner) else signer.trusted
 
 
 def _read_back(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> None:

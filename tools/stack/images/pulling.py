@@ -8,9 +8,11 @@ import tempfile
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.images import attached, image, layout, skopeo
-from stack.images.layout import Descriptor
+from stack.images import attached, bundle, image, layout, referrers, skopeo
+from stack.images.image import Image
+from stack.images.layout import INDEX, MANIFEST, Descriptor
 from stack.images.reference import Reference
+from stack.images.registry_client import RegistryClient
 from stack.store import cache
 
 TAG = "image"
@@ -33,9 +35,37 @@ def save(where: Reference, folder: Path, *, tls: bool = True) -> Reference:
         StackError: as with `pull`, or the image has no attestations.
 
     """
-    tag = attached.attestations(image.read(where, tls=tls).digest)
-    images = {TAG: _fetched(where, folder, tls), tag: _fetched(where.tagged(tag), folder, tls, more=True)}
+    found = image.read(where, tls=tls)
+    images = {TAG: _fetched(where, folder, tls)} | _bundles(found, folder, tls)
+    tag = attached.attestations(found.digest)
+    try:
+        images[tag] = _fetched(where.tagged(tag), folder, tls, more=True)
+    except skopeo.Absent:
+        if len(images) == 1:
+            raise
     return _written(folder, images)
+
+
+def _bundles(found: Image, folder: Path, tls: bool) -> dict[str, Descriptor]:
+    """Keep the bundles of an image, and an index of them under the tag that registries without referrers have."""
+    with RegistryClient(Reference(found.reference.place), tls=tls) as client:
+        kept: list[Descriptor] = []
+
+        def manifest(name: str, _: int) -> bytes:
+            data = client.manifest(name).data
+            kept.append(layout.put(folder, data, MANIFEST, artifactType=bundle.TYPE))
+            return data
+
+        read = referrers.bundles(referrers.listed(client, found.digest), manifest, client.blob)
+    for item in read:
+        layout.put(folder, item.data, bundle.TYPE)
+    layout.put(folder, b"{}", referrers.EMPTY)
+    names = {item.digest for item in read}
+    entries = [entry for entry in kept if entry["digest"] in names]
+    if not entries:
+        return {}
+    index = layout.encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
+    return {referrers.tag(found.digest): layout.put(folder, index, INDEX)}
 
 
 def _written(folder: Path, images: dict[str, Descriptor]) -> Reference:

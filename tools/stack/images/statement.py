@@ -20,6 +20,8 @@ from stack.validation import gates
 from stack.validation.gates import Gate
 
 TYPE = "https://in-toto.io/Statement/v1"
+_TYPES = rf"{re.escape(TYPE)}|https://in-toto\.io/Statement/v0\.1"
+"""cosign writes the earlier version, whose fields are the same."""
 PROVENANCE = "https://slsa.dev/provenance/v1"
 SUMMARY = "https://slsa.dev/verification_summary/v1"
 CYCLONEDX = "https://cyclonedx.org/bom"
@@ -67,7 +69,7 @@ def read(data: bytes) -> Statement:
     if not isinstance(top, dict):
         raise StackError("an attestation is not an in-toto statement: it is not a JSON object", "publish the image again")
     table = Table(top, file=Path("attestation"))
-    table.text("_type", pattern=re.escape(TYPE), meaning=TYPE)
+    table.text("_type", pattern=_TYPES, meaning=TYPE)
     subjects = [item.table("digest").optional_text("sha256", pattern=r"[0-9a-f]{64}") for item in table.tables("subject")]
     if not subjects:
         raise table.error("subject", "is empty", "a statement is about something")

@@ -7,13 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from securesystemslib.signer import SSlibKey
-
 from stack.base.errors import StackError
-from stack.images import admission, attached, envelope, image, labels, layout, statement
+from stack.images import admission, image, labels, layout, statement, trust
+from stack.images.claims import Claims, claims, gate_of, inner
 from stack.images.image import Image
 from stack.images.reference import Reference
 from stack.images.statement import Statement
+from stack.images.trust import Trusted
 from stack.model import verdict
 from stack.model.stack import Stack
 from stack.model.verdict import VerdictFile
@@ -38,35 +38,6 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """The attestations of an image; with a key, `statements` are only those that it has signed."""
-
-    statements: tuple[Statement, ...]
-    foreign: int
-    """Number of attestations that the key has not signed, which are ignored."""
-
-    def of(self, kind: str) -> tuple[Statement, ...]:
-        """Return the statements with one type of predicate."""
-        return tuple(item for item in self.statements if item.kind == kind)
-
-    @property
-    def gates(self) -> tuple[str, ...]:
-        """The gates that a summary claims were passed."""
-        return tuple(sorted({name for item in self.of(statement.SUMMARY) if (name := _gate(item.predicate))}))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The references that a summary claims it was published as."""
-        uris = [str(one.predicate.get("resourceUri", "")) for one in self.of(statement.SUMMARY)]
-        return tuple(sorted({uri.removeprefix("docker://") for uri in uris}))
-
-    @property
-    def time(self) -> str:
-        """The time of its first publication, empty without a summary."""
-        return min((str(item.predicate.get("timeVerified", "")) for item in self.of(statement.SUMMARY)), default="")
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The result of verifying an image."""
 
@@ -85,22 +56,10 @@ class Report:
         return tuple(f"{check.name}: {check.said}" for check in self.checks if check.state is not CheckState.HOLDS)
 
 
-def claims(found: Image, key: SSlibKey | None, *, tls: bool = True) -> Claims:
-    """Read the attestations of an image; with a key, only those that it has signed.
-
-    Raises:
-        StackError: they cannot be read.
-
-    """
-    envelopes = attached.fetch(found, tls=tls)
-    ours = [item for item in envelopes if key is None or envelope.signed_by(item, key)]
-    return Claims(tuple(statement.read(envelope.payload(item)) for item in ours), len(envelopes) - len(ours))
-
-
 def verify(
     where: Reference,
     stack: Stack,
-    key: SSlibKey | None,
+    trusted: Trusted | None,
     gate: str | None = None,
     *,
     tls: bool = True,
@@ -115,7 +74,7 @@ def verify(
         StackError: the image cannot be read.
 
     """
-    report = published(where, key, gate, tls=tls)
+    report = published(where, trusted, gate, tls=tls)
     if not report.claims.statements:
         return report
     return Report(
@@ -123,7 +82,7 @@ def verify(
     )
 
 
-def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *, tls: bool = True) -> Report:
+def published(where: Reference, trusted: Trusted | None, gate: str | None = None, *, tls: bool = True) -> Report:
     """Verify that an image of any stack was published: signed, with provenance, and with its gates passed at that time.
 
     Raises:
@@ -131,15 +90,16 @@ def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *
 
     """
     checked = image.read(where, tls=tls)
-    attested = claims(checked, key, tls=tls)
+    attested = claims(checked, trusted, tls=tls)
     if not attested.statements and not attested.foreign:
         return Report(checked, attested, (Check("attestations", CheckState.FAILS, "there are none"),))
-    return Report(checked, attested, tuple(_checks(checked, attested, key, gate)))
+    return Report(checked, attested, tuple(_checks(checked, attested, trusted, gate)))
 
 
-def _checks(checked: Image, attested: Claims, key: SSlibKey | None, gate: str | None) -> Iterator[Check]:
+def _checks(checked: Image, attested: Claims, trusted: Trusted | None, gate: str | None) -> Iterator[Check]:
     yield Check("digest", CheckState.HOLDS, checked.digest)
-    yield _signature(attested, key)
+    yield _signature(attested, trusted)
+    yield _check("bundles", attested.refused, _forms(attested))
     yield _check(
         "subject",
         [f"one is for {' and '.join(moved.subjects)}" for moved in _moved(checked, attested)],
@@ -155,10 +115,10 @@ def _checks(checked: Image, attested: Claims, key: SSlibKey | None, gate: str | 
 def _against(checked: Image, attested: Claims, stack: Stack, gate: str | None, gates_file: Path | None) -> Iterator[Check]:
     """Check the attestations against the pins and the gates of the stack at hand."""
     pinned = statement.dependencies(stack)
-    built = [_inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
+    built = [inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
     other = ["its provenance names other pins than this stack's"] if any(item != pinned for item in built) else []
     lanes = [
-        _inner(item.predicate, "buildDefinition", "externalParameters", "lane") for item in attested.of(statement.PROVENANCE)
+        inner(item.predicate, "buildDefinition", "externalParameters", "lane") for item in attested.of(statement.PROVENANCE)
     ]
     other += ["its provenance names another lane than this stack's"] if any(lane != stack.lane for lane in lanes) else []
     yield _check("pins", [*admission.unlike(checked, stack), *other], "labels and provenance name the pins at hand")
@@ -175,13 +135,18 @@ def _check(name: str, problems: Sequence[str], good: str) -> Check:
     return Check(name, CheckState.FAILS if problems else CheckState.HOLDS, "; ".join(problems) or good)
 
 
-def _signature(attested: Claims, key: SSlibKey | None) -> Check:
-    if key is None:
+def _signature(attested: Claims, trusted: Trusted | None) -> Check:
+    if trusted is None:
         return Check("signature", CheckState.UNCHECKED, "no key was given: anyone could have made the attestations")
+    who = trust.name(trusted)
     if not attested.statements:
-        return Check("signature", CheckState.FAILS, f"none of {attested.foreign} attestations is signed with this key")
+        return Check("signature", CheckState.FAILS, f"none of {attested.foreign} attestations is signed {who}")
     others = f", {attested.foreign} by others are ignored" if attested.foreign else ""
-    return Check("signature", CheckState.HOLDS, f"{len(attested.statements)} attestations are signed with this key{others}")
+    return Check("signature", CheckState.HOLDS, f"{len(attested.statements)} attestations are signed {who}{others}")
+
+
+def _forms(attested: Claims) -> str:
+    return f"{attested.bundled} attestations are Sigstore bundles, {attested.earlier} have cosign's earlier form"
 
 
 def _moved(checked: Image, attested: Claims) -> Iterator[Statement]:
@@ -196,16 +161,16 @@ def _provenance(checked: Image, attested: Claims) -> Iterator[str]:
     if not given:
         yield "there is none"
     for item in given:
-        kind = _inner(item.predicate, "buildDefinition", "buildType")
+        kind = inner(item.predicate, "buildDefinition", "buildType")
         if kind != statement.BUILD:
             yield f"it is for another kind of build ({kind!r:.80})"
-        elif _inner(item.predicate, "buildDefinition", "externalParameters", "stack") != _stack(checked):
+        elif inner(item.predicate, "buildDefinition", "externalParameters", "stack") != _stack(checked):
             yield "it is for another stack than the image's label"
 
 
 def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
     """Yield the reasons why a gate was not passed, according to its summaries and the verdicts that they name."""
-    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if gate_of(item.predicate) == name]
     if not summaries:
         yield "no summary says that it was passed"
     platforms = {platform.digest for platform in checked.platforms}
@@ -224,15 +189,15 @@ def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
                 continue
             if given.stack != _stack(checked) or given.image not in platforms:
                 yield f"the verdict {digest} is for the stack {given.stack} and the image {given.image}"
-            if given.gates.get(name) != _inner(recorded, "policy", "digest", "sha256"):
+            if given.gates.get(name) != inner(recorded, "policy", "digest", "sha256"):
                 yield f"the verdict {digest} was made under another gate"
 
 
 def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_file: Path) -> Iterator[str]:
     """Yield the reasons why the attested verdicts do not pass the current gate."""
-    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if gate_of(item.predicate) == name]
     gate = gates.load(gates_file, name)
-    if any(_inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
+    if any(inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
         yield "the gate has changed since then"
     named = dict.fromkeys(digest for recorded in summaries for digest in _named(recorded))
     verdicts = []
@@ -246,7 +211,7 @@ def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_fil
 
 def _named(summary: Mapping[str, Any]) -> list[str]:
     """Return the digests of the verdicts that a summary names."""
-    return [str(_inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
+    return [str(inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
 
 
 def _verdict(attested: Claims, digest: str) -> VerdictFile:
@@ -268,18 +233,6 @@ def _stack(checked: Image) -> str | None:
     """Return the stack that an image's labels name; None if its platforms disagree."""
     stacks = {platform.labels.get(labels.STACK) for platform in checked.platforms}
     return stacks.pop() if len(stacks) == 1 else None
-
-
-def _gate(predicate: Any) -> str | None:
-    uri = str(_inner(predicate, "policy", "uri"))
-    return uri.removeprefix(statement.GATE) if uri.startswith(statement.GATE) else None
-
-
-def _inner(value: Any, *keys: str) -> Any:
-    """Return the value at a path of keys, or None: predicates may lack any key."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def demand(report: Report) -> None:

@@ -9,26 +9,26 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.deploy.recipes import RANK, Recipe
+from stack.owner import caches
+from stack.owner.caches import USER
 from stack.owner.engine import Container, Engine
 from stack.owner.state import Setup
 from stack.serving import container as common
-from stack.serving.command import command
+from stack.serving.command import HEAD, command
 from stack.serving.demands import KEY
 from stack.validation.python_env import OFFLINE
 
-VOLUME = "stack-server-cache"
-"""The volume of what is compiled: it outlives containers and images."""
 SETUP = "stack.setup"
 """The label with a digest of the command that a container was started with."""
-USER = "stack.user"
-"""The label with the id of the user whose server it is: docker has one set of names for all users."""
 _MODEL = "/model"
 _RDMA = "HCA"
 """The variable of a recipe with the node's RDMA devices."""
 _SYSTEMD = Path("/run/systemd/system")
 _INIT = "/usr/libexec/podman/catatonit"
 _LOGS = ("--log-opt=max-size=100m", "--log-opt=max-file=3")
-"""docker keeps logs without limit unless told; podman's default log driver rotates by itself."""
+"""docker keeps logs without limit unless told."""
+_PODMANS_LOG = ("--log-driver=k8s-file", "--log-opt=max-size=100m")
+"""So does podman with this driver. Its other one, systemd's journal, is limited by the journal alone, and shares it with the system."""
 
 
 def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks: bool = True) -> tuple[str, ...]:
@@ -42,30 +42,27 @@ def command_of(engine: Engine, setup: Setup, recipe: Recipe, name: str, *, looks
 
     """
     folder = Path(setup.model.folder)
-    mounted, inside = mount(folder) if looks else (folder, _MODEL)
+    mounted, inside = mount(folder) if looks else _mounted(folder)
     address = common.INSIDE if setup.opened else "127.0.0.1"
     host = address if setup.spread else common.INSIDE
     serve = command(recipe, setup.variables, host=host, port=setup.port, model_path=Path(inside), extra=setup.extra)
     # A health check inside of the container asks at the same port.
-    port = {"STACK_PORT": str(setup.port)}
-    variables = {**serve.environment, **common.folders(), **OFFLINE, common.RECIPE: recipe.name, **port}
+    own = {common.RECIPE: recipe.name, "STACK_PORT": str(setup.port)}
+    guard = {common.KEEP_FREE: f"{setup.keep_free:g}"} if setup.keep_free else {}
+    variables = {**serve.environment, **common.folders(), **OFFLINE, **own, **guard}
     options = (
         *(f"--label={USER}={os.getuid()}", f"--name={name}", "--restart=unless-stopped", "--pull=never"),
         *(f"--cap-drop={common.NO_CAPABILITY}", f"--security-opt={common.NO_NEW_PRIVILEGES}", f"--shm-size={common.SHARED}"),
         *(_shared_network(setup) if setup.spread else (f"--publish={address}:{setup.port}:{setup.port}",)),
-        *(f"--volume={volume(setup)}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
+        *(f"--volume={caches.of(setup)}:{common.cache()}", f"--volume={mounted}:{_MODEL}:ro"),
         *(f"--env={key}={value}" for key, value in sorted(variables.items())),
-        *(f"--env={KEY}", f"--env={common.UNCHECKED}"),
+        # A node without an API gets no key, whatever the environment there has.
+        *(f"--env={KEY}" if setup.variables.get(RANK, HEAD) == HEAD else f"--env={KEY}=", f"--env={common.UNCHECKED}"),
         *_of_engine(engine),
         *(_devices(engine) if recipe.hardware is not None else ()),
     )
     words = (*options, setup.image.id, *serve.arguments)
     return ("run", "--detach", f"--label={SETUP}={_digest(words)}", *words)
-
-
-def volume(setup: Setup) -> str:
-    """Return the name of the volume for compiled code; what an unverified image has left there, a verified one must not load."""
-    return VOLUME if setup.image.key is not None else f"{VOLUME}-unverified"
 
 
 def is_wanted(container: Container, words: tuple[str, ...], key: str) -> bool:
@@ -101,15 +98,22 @@ def mount(folder: Path) -> tuple[Path, str]:
 
     """
     real = folder.resolve()
-    in_cache = real.parent.name == "snapshots" and (real.parents[1] / "blobs").is_dir()
-    root = real.parents[1] if in_cache else real
+    root, inside = _mounted(real)
     if ":" in str(root):  # a colon ends a path in the engines' mount options
         raise StackError(f"{root} cannot be mounted into a container because of its colon", "rename it")
     if not real.is_dir():
         raise StackError(f"the model's folder {folder} is gone", "name the folder where it is now, with --model")
     for file in sorted(real.iterdir()):
         _demand_readable(file, root)
-    return root, f"{_MODEL}/{real.relative_to(root)}" if in_cache else _MODEL
+    return root, inside
+
+
+def _mounted(folder: Path) -> tuple[Path, str]:
+    """Return the folder to mount and the model's one in the container; a snapshot links to files in a folder beside it."""
+    top = folder.parents[1] if folder.parent.name == "snapshots" else folder
+    if folder == top or not ((top / "blobs").is_dir() or not top.exists()):
+        return folder, _MODEL
+    return top, f"{_MODEL}/{folder.relative_to(top)}"
 
 
 def _demand_readable(file: Path, root: Path) -> None:
@@ -142,7 +146,7 @@ def _of_engine(engine: Engine) -> tuple[str, ...]:
         return ("--init", *_LOGS)
     init = ("--init",) if shutil.which("catatonit") or Path(_INIT).exists() else ()
     # podman runs health checks by timers of systemd.
-    return (*init, *(() if _SYSTEMD.exists() else ("--no-healthcheck",)))
+    return (*init, *_PODMANS_LOG, *(() if _SYSTEMD.exists() else ("--no-healthcheck",)))
 
 
 def _devices(engine: Engine) -> tuple[str, ...]:

@@ -48,6 +48,11 @@ def cached(where: Hub, repository: str, revision: str | None) -> Path | None:
     return snapshot.resolve() if snapshot is not None and snapshot.is_dir() else None
 
 
+def place(where: Hub, repository: str, revision: str) -> Path:
+    """Return the folder of a revision in the cache, whether it is there or not."""
+    return _folder(where, repository) / "snapshots" / revision
+
+
 def download(where: Hub, repository: str, revision: str | None, tell: Progress) -> Path:
     """Download what a revision lacks in the cache, and return its folder. Files that are there already must have been compared with their hashes.
 

@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stack.base import bounded_process
 from stack.base.errors import StackError
 from stack.base.text import last_line, shortened
 from stack.owner.nodes.reach import Node
+from stack.owner.state import State
 
 ENGINES = ("docker", "podman")
 """In the order in which they are tried: DGX OS has docker."""
 _SHOWN = 300
+_LARGEST = 64 * 2**20
+"""Bytes of a command's output that are read; descriptions have some thousand. The engine of another node may answer anything."""
 _KEPT = 20
 """Last lines of a command's output that an error is looked for in."""
 _ASKED = 60.0
@@ -88,6 +92,15 @@ class Engine:
         for one in listed:
             if name in (one.get("Names") or ()) and one.get("Command") == ["storage"]:
                 self.run("rm", "--force", one["Id"])
+
+    def has_volume(self, name: str) -> bool:
+        """Return whether there is a volume of that name.
+
+        Raises:
+            StackError: The engine does not answer.
+
+        """
+        return self._described("volume", name) is not None
 
     def image(self, name: str) -> Mapping[str, Any] | None:
         """Describe an image; None if the engine does not have it.
@@ -177,27 +190,37 @@ class Engine:
     def _ran(
         self, arguments: Sequence[str], seconds: float | None, environment: Mapping[str, str] | None
     ) -> "subprocess.CompletedProcess[str]":
+        words = self.words(*arguments)
         try:
-            return subprocess.run(
-                self.words(*arguments),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=seconds,
-                env=environment,
-            )
+            if self.node is None:  # this machine's own engine is trusted, and Ctrl-C reaches it
+                return subprocess.run(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    check=False,
+                    timeout=seconds,
+                    env=environment,
+                )
+            done = bounded_process.run(words, seconds=seconds, largest=_LARGEST, environment=environment)
         except FileNotFoundError as missing:
             raise StackError(f"{self.name} is missing", "install it, or name another engine with --engine") from missing
-        except subprocess.TimeoutExpired as late:
-            raise StackError(
-                f"{self.name} has not answered within {late.timeout:.0f} s", f"restart it: {self.name} info"
-            ) from late
+        except (TimeoutError, subprocess.TimeoutExpired) as late:
+            raise StackError(f"{self.name} has not answered within {seconds:.0f} s", f"restart it: {self.name} info") from late
+        except bounded_process.TooMuchError as endless:
+            raise StackError(f"{self.name} {arguments[0]} prints without an end", f"restart it: {self.name} info") from endless
+        output, errors = (each.decode("utf-8", "replace") for each in (done.output, done.errors))
+        return subprocess.CompletedProcess(words, done.code, output, errors)
+
+
+def wanted(given: str | None, known: State | None) -> str | None:
+    """Return the name of the engine to use: the given one, else that of the server which the state knows; None: the first that answers."""
+    return given or (known.engine if known is not None and not known.is_empty else None)
 
 
 def found(name: str | None = None) -> Engine:
-    """Find the engine of a name, or the first one on PATH that answers.
+    """Find the engine of a name, or the first one on PATH that answers: docker, then podman.
 
     Raises:
         StackError: There is none, or none of them answers.

@@ -18,7 +18,9 @@ import requests
 
 from stack.base import bounded_http
 from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.owner.hub import WANTED, Part
+from stack.serving.demands import is_loopback
 
 _ADDRESS = "https://huggingface.co"
 _SECONDS = 60.0
@@ -94,14 +96,40 @@ class Hub:
 
 
 def here(environment: Mapping[str, str] | None = None) -> Hub:
-    """Read where models come from and are kept, from the variables and files of Hugging Face's own programs."""
+    """Read where models come from and are kept, from the variables and files of Hugging Face's own programs.
+
+    Raises:
+        StackError: HF_ENDPOINT is not an encrypted address.
+
+    """
     given = os.environ if environment is None else environment
     caches = Path(given.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     home = Path(given.get("HF_HOME") or caches / "huggingface").expanduser()
     cache = Path(given.get("HF_HUB_CACHE") or home / "hub").expanduser()
     token = given.get("HF_TOKEN", "").strip() or _text(Path(given.get("HF_TOKEN_PATH") or home / "token").expanduser())
     offline = any(given.get(name, "").upper() in _TRUE for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    return Hub((given.get("HF_ENDPOINT") or _ADDRESS).rstrip("/"), token or None, home, cache, offline)
+    address = (given.get("HF_ENDPOINT") or _ADDRESS).rstrip("/")
+    _demand_encrypted(address)
+    return Hub(address, token or None, home, cache, offline)
+
+
+def _demand_encrypted(address: str) -> None:
+    """Refuse an address that would get the token, and send the model, without encryption; a mirror on this machine needs none.
+
+    Raises:
+        StackError: It is one.
+
+    """
+    try:
+        scheme, host, _ = _origin(address)
+    except ValueError:  # of a port or of an IPv6 address
+        scheme, host = "", None
+    if scheme == "https" and host:
+        return
+    if scheme != "http" or not host or not is_loopback(host):
+        raise StackError(
+            f"HF_ENDPOINT is {printable(address)!r:.100}", "write https://HOST, or unset it; http is for 127.0.0.1 only"
+        )
 
 
 def _text(file: Path) -> str | None:

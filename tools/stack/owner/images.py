@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring an image to the engine by its digest, after its attestations were verified."""
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from stack.base.progress import Progress
 from stack.images import envelope, reference, skopeo, verify
 from stack.images import image as images
 from stack.images.reference import DIGEST, Reference
+from stack.owner import caches
 from stack.owner.engine import Engine
 from stack.owner.state import Image
 
@@ -39,8 +41,8 @@ def bring(engine: Engine, name: str, key: Path | None, tell: Progress) -> Image:
     where = reference.parse(name)
     if where.layout:
         return _from_layout(engine, where, key, tell)
-    if where.place.startswith(_LOCAL):
-        return _local(engine, where, key)
+    if is_local(where):
+        return local(engine, where, key)
     digest = where.digest
     if key is not None:
         tell(f"verifying {where.shown}")
@@ -54,7 +56,7 @@ def bring(engine: Engine, name: str, key: Path | None, tell: Progress) -> Image:
         found = engine.image(pinned.shown)
     if found is None:
         raise StackError(f"{engine.name} has pulled {pinned.shown} and does not find it", "run the command again")
-    return _kept(engine, Image(where.shown, digest, found["Id"], _named(key)))
+    return _kept(engine, _image(where.shown, digest, found["Id"], key))
 
 
 def have(engine: Engine, image: Image) -> bool:
@@ -72,6 +74,27 @@ def keep(engine: Engine, image: Image) -> None:
     engine.run("tag", image.id, f"{_KEPT}:{image.digest.removeprefix('sha256:')[:12]}")
 
 
+def forget(engine: Engine, images: Iterable[Image]) -> None:
+    """Remove the tags that keep images, and the names by which these images were pulled; without a name, the engine removes an image.
+
+    Raises:
+        StackError: The engine does not list its tags.
+
+    """
+    tags = engine.run("image", "ls", "--format={{.Repository}}:{{.Tag}}", f"--filter=reference={_KEPT}").split()
+    pulled = [name for image in images for name in _names(image)]
+    for name in dict.fromkeys((*tags, *pulled)):
+        with contextlib.suppress(StackError):  # it has gone, or a container that somebody else has started uses it
+            engine.run("rmi", name)
+
+
+def _names(image: Image) -> tuple[str, ...]:
+    where = reference.parse(image.name)
+    if where.layout or is_local(where):  # that one is the owner's own
+        return ()
+    return (where.shown, where.at(image.digest).shown)
+
+
 def again(engine: Engine, image: Image, tell: Progress) -> None:
     """Bring an image that ran before to the engine again, by its digest, if the engine has lost it.
 
@@ -82,7 +105,7 @@ def again(engine: Engine, image: Image, tell: Progress) -> None:
     if have(engine, image):
         return
     where = reference.parse(image.name)
-    if where.layout or where.place.startswith(_LOCAL):
+    if where.layout or is_local(where):
         raise StackError(
             f"{engine.name} has lost the image {image.name}", "build or copy it again, then spark-stack up RECIPE --image IMAGE"
         )
@@ -94,7 +117,18 @@ def _kept(engine: Engine, image: Image) -> Image:
     return image
 
 
-def _local(engine: Engine, where: Reference, key: Path | None) -> Image:
+def is_local(where: Reference) -> bool:
+    """Return whether an image is in an engine's storage only."""
+    return not where.layout and where.place.startswith(_LOCAL)
+
+
+def local(engine: Engine, where: Reference, key: Path | None) -> Image:
+    """Return an image that the engine has under a local name.
+
+    Raises:
+        StackError: It has not, or there is a key that such an image cannot be verified with.
+
+    """
     if key is not None:
         raise StackError(f"{where.shown} has no attestations: it was built here", "leave --key and STACK_KEY out")
     found = engine.image(where.shown)
@@ -102,7 +136,7 @@ def _local(engine: Engine, where: Reference, key: Path | None) -> Image:
         raise StackError(
             f"{engine.name} has no image {where.shown}", f"load it: stack image load, or {engine.name} load -i FILE"
         )
-    return _kept(engine, Image(where.shown, _digest_of(found, where.place) or found["Id"], found["Id"], None))
+    return _kept(engine, _image(where.shown, digest_of(found, where.place) or found["Id"], found["Id"], None))
 
 
 def _verified(where: Reference, key: Path) -> str:
@@ -124,13 +158,13 @@ def _verified(where: Reference, key: Path) -> str:
 def _pulled_by_tag(engine: Engine, where: Reference, tell: Progress) -> str:
     """Pull what a tag names now, and return its digest."""
     _pull(engine, where, tell)
-    digest = _digest_of(engine.image(where.shown), where.place)
+    digest = digest_of(engine.image(where.shown), where.place)
     if digest is None:
         raise StackError(f"{engine.name} names no digest of {where.shown}", "name the image by its digest: HOST/NAME@sha256:…")
     return digest
 
 
-def _digest_of(described: Mapping[str, Any] | None, place: str) -> str | None:
+def digest_of(described: Mapping[str, Any] | None, place: str) -> str | None:
     """Return the digest that an image has in a repository, as the engine has recorded it at the pull."""
     for name in (described or {}).get("RepoDigests") or ():
         repository, _, digest = str(name).partition("@")
@@ -170,8 +204,8 @@ def _from_layout(engine: Engine, where: Reference, key: Path | None, tell: Progr
         described = engine.image(tag)
     if described is None:
         raise StackError(f"{engine.name} has loaded {where.shown} and does not find it", "run the command again")
-    return Image(str(where), found.digest, described["Id"], _named(key))
+    return _image(str(where), found.digest, described["Id"], key)
 
 
-def _named(key: Path | None) -> str | None:
-    return str(key.absolute()) if key is not None else None
+def _image(name: str, digest: str, id_: str, key: Path | None) -> Image:
+    return Image(name, digest, id_, str(key.absolute()) if key is not None else None, caches.name(digest, key))

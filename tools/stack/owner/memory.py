@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the memory that a server takes with what this machine has available now."""
 
-from stack.base.progress import Progress
+from collections.abc import Sequence
+
+from stack.base.progress import Progress, silent
 from stack.deploy.recipes import Recipe
-from stack.owner.state import Setup
 from stack.serving import room
 from stack.validation import machine
 
 
-def demand(recipe: Recipe, setup: Setup, patience: float, tell: Progress) -> str | None:
+def demand(recipe: Recipe, extra: Sequence[str], patience: float, tell: Progress = silent) -> str | None:
     """Wait until a server fits into the memory that is available; refuse it if it does not after `patience` seconds.
 
     Return a warning if the driver may still refuse it.
@@ -17,5 +18,5 @@ def demand(recipe: Recipe, setup: Setup, patience: float, tell: Progress) -> str
         StackError: There is too little memory; the message has the numbers.
 
     """
-    wanted = room.needed(recipe, machine.here(), setup.extra)
+    wanted = room.needed(recipe, machine.here(), extra)
     return room.demand(recipe, wanted, patience, tell) if wanted is not None else None

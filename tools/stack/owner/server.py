@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,18 +15,19 @@ from stack.base.progress import Progress
 from stack.deploy import recipes, vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
+from stack.owner import caches, killed, memory
 from stack.owner import container as containers
-from stack.owner import memory
 from stack.owner.engine import Engine
 from stack.owner.nodes.followers import Follower
 from stack.owner.state import Setup
 from stack.serving import demands
-from stack.serving.container import INSIDE
+from stack.serving.container import GUARDED, INSIDE
 from stack.serving.demands import KEY
 from stack.serving.waiting import Awaited, Output, Watch, mismatches
 
 _STOPPED = "60"
 """Seconds that a server gets to end by itself."""
+_KILLED = 128 + signal.SIGKILL
 _LOOKED = 1.0
 """Seconds between two looks at a container."""
 
@@ -48,6 +50,11 @@ class Place:
     warn: Callable[[str], None]
     patience: float = 0.0
     others: tuple[Follower, ...] = ()
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines of all nodes."""
+        return (self.engine, *(each.engine for each in self.others))
 
     def recipe(self, setup: Setup) -> Recipe:
         """Load the recipe of a setup."""
@@ -82,14 +89,19 @@ def serve(place: Place, setup: Setup, started: Callable[[], object] = lambda: No
     others = place.others if setup.spread else ()
     kept = there is not None and containers.is_wanted(there, words, key)
     kept = kept and all(each.runs(setup, recipe, place.container) for each in others)
+    engines = (place.engine, *(each.engine for each in others))
+    kept = kept and not any(killed.reason(each, place.container) for each in engines)
     if not kept:
         for each in others:
             each.prepare(place.engine, setup, place.tell)
         stop(place)
         demands.demand_port(INSIDE if setup.opened else "127.0.0.1", setup.port)
-        if warning := memory.demand(recipe, setup, place.patience, place.tell):
+        if warning := memory.demand(recipe, setup.extra, place.patience, place.tell):
             place.warn(warning)
+        _warn_of_unguarded(place, setup)
         try:
+            for engine in engines:
+                caches.make(engine, caches.of(setup))
             for each in others:
                 each.start(setup, recipe, place.container, place.tell)
             place.tell("starting the container")
@@ -130,12 +142,22 @@ def stop(place: Place) -> bool:
     return there
 
 
+def _warn_of_unguarded(place: Place, setup: Setup) -> None:
+    """Warn if the image's entry point knows nothing of the memory to keep free: it is of an older version."""
+    labels = ((place.engine.image(setup.image.id) or {}).get("Config") or {}).get("Labels") or {}
+    if setup.keep_free and GUARDED not in labels:
+        place.warn(
+            f"the image {setup.image.name} has no memory guard, so that nothing ends the server before the machine freezes: "
+            "build or take a newer image"
+        )
+
+
 def _answered(place: Place, setup: Setup, recipe: Recipe, *, kept: bool) -> Answered:
     began = time.monotonic()
     with _log(place) as output:
-        awaited = Awaited(
-            recipe, setup.url, os.environ.get(KEY) or None, place.seconds, _ended(place, place.others if setup.spread else ())
-        )
+        followed = killed.Followed(output)
+        ended = _ended(place, place.others if setup.spread else (), followed)
+        awaited = Awaited(recipe, setup.url, os.environ.get(KEY) or None, place.seconds, ended, followed)
         model = Watch(awaited, output, place.tell, began).wait()
     assert model is not None, "it has an address"
     # A server that ran already answers before its log has been followed to its end.
@@ -158,7 +180,7 @@ def _log(place: Place) -> Iterator[Output]:
             output.close()
 
 
-def _ended(place: Place, others: Sequence[Follower]) -> Callable[[], int | None]:
+def _ended(place: Place, others: Sequence[Follower], followed: killed.Followed) -> Callable[[], int | None]:
     """Return a function that returns the exit code of a server that has ended on a node; the engine may have started it again since."""
     engines = (place.engine, *(each.engine for each in others))
     firsts = [engine.container(place.container) for engine in engines]
@@ -169,6 +191,8 @@ def _ended(place: Place, others: Sequence[Follower]) -> Callable[[], int | None]
         if time.monotonic() < last + _LOOKED * len(engines):
             return None
         last = time.monotonic()
+        if followed.reason is not None or any(killed.reason(each.engine, place.container) for each in others):
+            return _KILLED
         for engine, first in zip(engines, firsts, strict=True):
             now = engine.container(place.container)
             if now is None or first is None:

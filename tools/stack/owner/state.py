@@ -4,26 +4,15 @@
 It holds no secret. A step is written before it begins, so that the next call can go on after a kill.
 """
 
-import contextlib
-import json
-import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from stack.base.errors import StackError
 from stack.deploy.recipes import RANK
-from stack.model import document
-from stack.model.document import Table
-from stack.store import cache
 
-SCHEMA = 1
 CONTAINER = "stack-server"
-_LARGEST = 2**20
-_PATIENCE = 3.0
-"""Seconds to wait for the lock: what a killed command was just starting holds it until it has begun."""
 
 
 class Step(StrEnum):
@@ -40,13 +29,15 @@ class Step(StrEnum):
 class Image:
     """An image: the name that the user gave, its digest, and its id in the engine, by which it is run.
 
-    `key`: the file of the public key that its attestations were verified with; None: they were not.
+    `key`: the file of the public key that its attestations were verified with; None: they were not. `cache`: the volume for the code that
+    it compiles; None: one of an older version of this program.
     """
 
     name: str
     digest: str
     id: str
     key: str | None
+    cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +54,30 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A server that the owner wants: a recipe, the name of an image, and the options of `up`.
+
+    `image`: None: the one of the server that ran last. `key`: the file of the public key that has to have signed it. `model`: a folder;
+    None: the recipe's published model. `keep_free`: GB of memory below which the server is killed; 0: it never is.
+    """
+
+    recipe: str
+    image: str | None
+    key: Path | None
+    model: Path | None
+    port: int
+    opened: bool = False
+    fallback: bool = False
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    extra: tuple[str, ...] = ()
+    keep_free: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """Everything that decides how a server is started: a rollback takes the whole of it back.
 
-    `opened`: other machines can reach it. `fallback`: it may run with other kernels than the recipe expects.
+    `opened`: other machines can reach it. `fallback`: it may run with other kernels than the recipe expects. `keep_free`: see `Wanted`.
     """
 
     recipe: str
@@ -77,6 +88,23 @@ class Setup:
     fallback: bool = False
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     extra: tuple[str, ...] = ()
+    keep_free: float = 0.0
+
+    @property
+    def wanted(self) -> Wanted:
+        """What its owner has asked for to get it."""
+        return Wanted(
+            recipe=self.recipe,
+            image=self.image.name,
+            key=Path(self.image.key) if self.image.key else None,
+            model=None if self.model.repository else Path(self.model.folder),
+            port=self.port,
+            opened=self.opened,
+            fallback=self.fallback,
+            variables=self.variables,
+            extra=self.extra,
+            keep_free=self.keep_free,
+        )
 
     @property
     def spread(self) -> bool:
@@ -91,21 +119,15 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work that is not finished, because a verb is doing it or was killed: verb, step, recipe, and the name of the image."""
+    """Work that is not finished, because a verb is doing it or was killed: verb, step, and the server that it is to bring."""
 
     verb: str
     step: Step
-    recipe: str
-    image: str
+    wanted: Wanted
 
     @property
     def command(self) -> str:
-        """The command that goes on with this work.
-
-        Until `up` has the image and the model, only the command line holds its options, so that the recipe and the image are named.
-        """
-        if self.verb == "up" and self.step in {Step.IMAGE, Step.MODEL}:
-            return shlex.join(("spark-stack", "up", self.recipe, "--image", self.image))
+        """The command that goes on with this work: the state has its options."""
         return f"spark-stack {self.verb}"
 
 
@@ -124,132 +146,14 @@ class State:
     target: Setup | None = None
     work: Work | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing ran, runs or is being started."""
+        return not any((self.now, self.before, self.target, self.work))
+
 
 def path() -> Path:
     """Return the file's path: `server.json` in the user's state folder."""
     import platformdirs  # noqa: PLC0415
 
     return platformdirs.user_state_path("stack") / "server.json"
-
-
-def read(file: Path) -> State | None:
-    """Read the state; None if there is none yet.
-
-    Raises:
-        StackError: The file is damaged, or a newer version wrote it.
-
-    """
-    if not file.exists():
-        return None
-    remedy = f"move it away; then `spark-stack up` begins anew, and what runs is kept: {file}"
-    try:
-        values = json.loads(document.read_text(file, largest=_LARGEST))
-    except (ValueError, RecursionError) as bad:
-        raise StackError("the state of the server is not valid JSON", remedy) from bad
-    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
-        raise StackError(f"the state of the server is not of version {SCHEMA}", remedy)
-    table = Table(values, file=file)
-    table.whole("schema")
-    made = State(
-        table.text("engine", pattern="docker|podman", meaning="docker or podman"),
-        table.text("container", pattern=r"[a-zA-Z0-9][\w.-]*", meaning="a container's name"),
-        _setup(table, "now"),
-        _setup(table, "before"),
-        _setup(table, "target"),
-        _work(table.table("work")) if table.given("work") else None,
-    )
-    table.finish()
-    return made
-
-
-def write(file: Path, state: State) -> None:
-    """Write the state, whole and on disk, readable by its user only.
-
-    Raises:
-        StackError: It cannot be written.
-
-    """
-    text = json.dumps({"schema": SCHEMA, **asdict(_plain(state))}, indent=2) + "\n"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with cache.appearing(file, 0o600) as opened:
-            opened.write(text.encode())
-    except OSError as failed:
-        raise StackError(
-            f"{file} cannot be written ({failed.strerror})", "make room or check its rights, then run the command again"
-        ) from failed
-
-
-@contextlib.contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold the lock of the state while the block runs; the system frees it if the process dies.
-
-    Raises:
-        StackError: Another process holds it.
-
-    """
-    with cache.lock_if_free(file, _PATIENCE) as held:
-        if not held:
-            raise StackError("another spark-stack is changing the server", "wait for it, or end it: it goes on where it was")
-        yield
-
-
-def _plain(state: State) -> State:
-    """Return the state with plain dicts: `asdict` cannot copy others."""
-    setups = {name: getattr(state, name) for name in ("now", "before", "target")}
-    return replace(
-        state, **{name: replace(one, variables=dict(one.variables)) for name, one in setups.items() if one is not None}
-    )
-
-
-def _setup(top: Table, key: str) -> Setup | None:
-    if not top.given(key):
-        return None
-    table = top.table(key)
-    made = Setup(
-        table.text("recipe"),
-        _image(table.table("image")),
-        _model(table.table("model")),
-        table.whole("port"),
-        table.flag("opened"),
-        table.flag("fallback"),
-        _variables(table.table("variables")),
-        table.texts("extra", unique=False),
-    )
-    table.finish()
-    return made
-
-
-def _image(table: Table) -> Image:
-    made = Image(
-        table.text("name"),
-        table.text("digest", pattern="sha256:[0-9a-f]{64}", meaning="a digest"),
-        table.text("id", pattern="sha256:[0-9a-f]{64}", meaning="an image's id"),
-        table.text("key") if table.given("key") else None,
-    )
-    table.finish()
-    return made
-
-
-def _model(table: Table) -> Model:
-    optional = {key: table.text(key) for key in ("repository", "revision", "checked") if table.given(key)}
-    made = Model(table.text("folder"), **optional)
-    table.finish()
-    return made
-
-
-def _variables(table: Table) -> Mapping[str, str]:
-    made = {key: table.text(key) for key in table}
-    return MappingProxyType(made)
-
-
-def _work(table: Table) -> Work:
-    steps = "|".join(Step)
-    made = Work(
-        table.text("verb"),
-        Step(table.text("step", pattern=steps, meaning=f"one of {steps}")),
-        table.text("recipe"),
-        table.text("image"),
-    )
-    table.finish()
-    return made

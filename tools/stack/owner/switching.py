@@ -14,7 +14,7 @@ from stack.base import bounded_http
 from stack.base.errors import StackError
 from stack.base.text import shortened
 from stack.deploy import vllm_log
-from stack.owner import images, server, state
+from stack.owner import images, server, state_file
 from stack.owner.server import Answered, Place
 from stack.owner.state import Setup, State, Step, Work
 from stack.serving import summary
@@ -73,13 +73,21 @@ def switch(place: Place, file: Path, known: State, target: Setup, verb: str) -> 
     # Without a key that can be sent, neither the new server nor the old one could be asked.
     bounded_http.demand_key(os.environ.get(KEY))
     known = _save(file, replace(known, target=target, work=_work(verb, Step.START, target)))
+    was_started = False
+
+    def started() -> None:
+        nonlocal was_started
+        was_started = True
+        _save(file, replace(known, work=_work(verb, Step.ANSWER, target)))
+
     try:
-        answered = server.serve(place, target, lambda: _save(file, replace(known, work=_work(verb, Step.ANSWER, target))))
+        answered = server.serve(place, target, started)
         _demand_expected(answered, target, known)
     except (NotServing, StackError, _UnfitError) as failed:
         if isinstance(failed, StackError) and not _has_old(place, known):
             raise
-        return _back(place, file, known, _failure(place, failed), verb)
+        # Before its start, the container is still that of the old server, which did nothing wrong.
+        return _back(place, file, known, _failure(place, failed, keep=was_started), verb)
     before = known.before if known.now is None or known.now == target else known.now
     known = _save(file, replace(known, now=target, before=before, target=None, work=None))
     return Outcome(known, target, answered)
@@ -126,9 +134,9 @@ def _demand_expected(answered: Answered, target: Setup, known: State) -> None:
         raise _UnfitError(answered)
 
 
-def _failure(place: Place, failed: Exception) -> Failure:
+def _failure(place: Place, failed: Exception, *, keep: bool) -> Failure:
     """Describe why a server does not do, and keep its log: its container goes."""
-    kept = _kept_log(place)
+    kept = _kept_log(place) if keep else None
     if isinstance(failed, _UnfitError):
         reasons = tuple(map(summary.mismatch, failed.answered.mismatches))
         return Failure("other kernels run than the recipe expects", reasons, kept)
@@ -161,9 +169,9 @@ def _logs(place: Place) -> Iterator[bytes]:
 
 
 def _work(verb: str, step: Step, setup: Setup) -> Work:
-    return Work(verb, step, setup.recipe, setup.image.name)
+    return Work(verb, step, setup.wanted)
 
 
 def _save(file: Path, known: State) -> State:
-    state.write(file, known)
+    state_file.write(file, known)
     return known

@@ -10,7 +10,7 @@ import yaml
 
 from stack.base.errors import StackError
 from stack.deploy.recipes import RANK, Recipe
-from stack.serving import container
+from stack.serving import container, memory_guard
 from stack.serving.command import HOST, PORT, command
 from stack.serving.container import INSIDE
 
@@ -103,6 +103,7 @@ def _header(recipe: Recipe, kind: Usage) -> list[str]:
             "STACK_PORT: another port than 8000. STACK_MODELS: a Hugging Face cache that is there already, as $HOME/.cache/huggingface; the image's",
             "user has to be able to read it, and HF_HUB_OFFLINE=1 to be set. STACK_RESTART: another restart policy than unless-stopped, as no.",
             "HF_TOKEN, HF_HUB_OFFLINE and STACK_UNCHECKED (1: serve although the doctor finds something wrong) reach the server if they are set.",
+            "STACK_KEEP_FREE: the GB of memory below which the server is killed, where CPU and GPU share it; 0: it never is.",
         ]
     )
 
@@ -143,11 +144,13 @@ def _key(kind: Usage) -> str:
 
 def _service(made: _Target, recipe: Recipe, arguments: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, Any]:
     cache = container.cache(made.home)
+    keep = memory_guard.default(recipe) if made is _SERVE else 0.0
+    guard = {container.KEEP_FREE: f"${{{container.KEEP_FREE}:-{keep:g}}}"} if keep else {}
     passed = dict.fromkeys(_PASSED)  # without a value compose passes them on, and leaves out those that are not set
     return {
         "image": f"${{STACK_IMAGE:?{made.image}}}",
         "command": _Row(arguments),
-        "environment": {**environment, **container.folders(made.home), **passed, container.RECIPE: recipe.name},
+        "environment": {**environment, **container.folders(made.home), **passed, container.RECIPE: recipe.name, **guard},
         "restart": _RESTART,
         "init": True,
         "shm_size": container.SHARED,

@@ -13,6 +13,10 @@ RECIPE = "STACK_RECIPE"
 """The variable with the recipe's name: the image's entry point compares its memory with what is free."""
 UNCHECKED = "STACK_UNCHECKED"
 """The variable that lets the image's entry point serve although the doctor finds something wrong."""
+KEEP_FREE = "STACK_KEEP_FREE"
+"""The variable with the GB of memory that the image's entry point keeps free: it kills the server before the machine freezes."""
+GUARDED = "stack.keep-free"
+"""The label of an image whose entry point reads that variable."""
 _CACHES = {"TRITON_CACHE_DIR": "triton", "CUDA_CACHE_PATH": "nv", "HF_MODULES_CACHE": "modules", "HF_TOKEN_PATH": "token"}
 """Below the cache's folder. By default the first two are outside of it, and are lost with the container. The others would be in the folder of
 models, which the image's user may not write, or whose token it may not read, if it is the owner's own."""

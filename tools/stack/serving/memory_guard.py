@@ -10,14 +10,22 @@ import threading
 from collections.abc import Callable, Iterator
 
 from stack.base.errors import StackError
-from stack.deploy import available_memory
+from stack.deploy import available_memory, hardware
 from stack.deploy.available_memory import Sample
+from stack.deploy.recipes import Recipe
 
+UNIFIED = 8.0
+"""GB to keep free where CPU and GPU share the memory: a start took 13 GiB within three seconds (vllm-project/vllm issue 56824)."""
 PAUSE = 1.0
 """Seconds between two looks."""
 STALLED = 20.0
 """Percent of ten seconds in which every process waited for memory: two seconds of standstill. systemd-oomd's default is 60 for 30 seconds
 (oomd.conf), which is later than a Spark without swap lasts."""
+
+
+def default(recipe: Recipe) -> float:
+    """Return the GB that a recipe's container keeps free unless its owner says otherwise; 0: the machine has memory for the CPU alone."""
+    return UNIFIED if recipe.hardware is not None and hardware.load(recipe.hardware.name).unified else 0.0
 
 
 class MemoryGuard:

@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from stack.base import bounded_http
 from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
-from stack.serving.memory_guard import MemoryGuard
 from stack.validation.serve import server
 from stack.validation.serve.server import NotServing
 
@@ -26,11 +25,19 @@ _LATE = 5.0
 """Seconds to wait for the last output of a server that has ended."""
 
 
+class Guard(Protocol):
+    """Kills a server before its machine has no memory left; `reason` says why it did, None as long as it has not."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why the server was killed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """A server that is starting: its recipe, its address (None without an API) and key; seconds to wait for it.
 
-    `ended`: returns the exit code of a server that has ended, and None as long as it runs. `guard`: may have ended it for its memory.
+    `ended`: returns the exit code of a server that has ended, and None as long as it runs. `guard`: may have killed it for its memory.
     """
 
     recipe: Recipe
@@ -38,7 +45,7 @@ class Awaited:
     key: str | None
     longest: float
     ended: Callable[[], int | None]
-    guard: MemoryGuard | None = None
+    guard: Guard | None = None
 
 
 def mismatches(recipe: Recipe, reading: Reading, text: str) -> tuple[Mismatch, ...]:

@@ -65,6 +65,14 @@ def rows(files: Iterable[VerdictFile]) -> list[Row]:
     return sorted(found, key=lambda row: row.machine)
 
 
+def newest(found: list[Row]) -> list[Row]:
+    """Return the newest row of each server on each machine, in the order of the rows."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in sorted(found, key=lambda row: row.date):
+        last[row.machine, row.title] = row
+    return [row for row in found if any(row is each for each in last.values())]
+
+
 def contexts(found: Iterable[Row]) -> tuple[int, ...]:
     """Return the tokens before the answer that some row has a speed for."""
     measured_at = {context for row in found for context in row.speeds}

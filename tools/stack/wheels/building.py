@@ -72,6 +72,12 @@ class Chosen:
     python: Path
     toolkit: Toolkit
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The names of the modules that are left to the JIT."""
+        compiled = {module.name for module in self.modules}
+        return tuple(sorted({unit.module for unit in self.listed.units} - compiled))
+
 
 def chosen(stores: Stores, request: WheelRequest, decisions: Sequence[Decision]) -> Chosen | None:
     """Choose the modules to compile ahead of time, None if none was requested.

@@ -6,7 +6,7 @@ import click
 from stack.carry import rebase
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.sentences import say
-from stack.images import build, own_base
+from stack.images import build, own_base, processors
 from stack.model.pins import Base
 
 _SUITE = "bookworm"
@@ -18,6 +18,7 @@ _SUITE = "bookworm"
     "platforms",
     metavar="OS/ARCH",
     multiple=True,
+    callback=lambda _context, _option, named: tuple(map(processors.platform_of, named)),
     help=f"A platform that it is for; may be repeated. Default: {' and '.join(own_base.PLATFORMS)}.",
 )
 @click.option("--suite", metavar="NAME", help=f"Debian's release. Default: that of the pinned base, else {_SUITE}.")
@@ -42,8 +43,9 @@ def command(
     """Make a base image of Debian packages: the essential ones and those of docker/system/packages.txt.
 
     Use it where no image registry can be reached, or for another processor than this machine's. mmdebstrap downloads the packages
-    and verifies their signatures; those for another processor are set up under qemu. The same packages give the same digest. Needs
-    root. The exit code is 1 if pins.toml names such a base with another digest: the packages are other ones by now.
+    and verifies their signatures; those for another processor are set up under qemu. Their own scripts run as root; where the kernel
+    allows namespaces, they reach neither the network nor this machine's files, devices and processes. The same packages give the same
+    digest. Needs root. The exit code is 1 if pins.toml names such a base with another digest: the packages are other ones by now.
     """
     options: Options = context.obj
     stack = options.load(writes=pin)
@@ -51,16 +53,28 @@ def command(
     chosen = suite or own_base.suite(pinned) or _SUITE
     order = own_base.BaseOrder(chosen, build.system_packages(stack.root), platforms or own_base.PLATFORMS, mirrors)
     with options.place() as place:
-        made = own_base.make(order, place.cache, place.progress)
+        own = own_base.make(order, place.cache, place.progress)
+    made = own.pin
     if pin:
         _pin(options, made)
     same = None if pinned is None or own_base.suite(pinned) is None else pinned.digest == made.digest
     if as_json:
-        print_json({"base": {"image": made.image, "tag": made.tag, "digest": made.digest}, "pinned": pin, "as_pinned": same})
+        print_json(
+            {
+                "base": {"image": made.image, "tag": made.tag, "digest": made.digest},
+                "pinned": pin,
+                "as_pinned": same,
+                "confined": own.confined,
+            }
+        )
     else:
         click.echo(f"{made.image}:{made.tag}")
         click.echo(f"digest {made.digest}")
         say(_sentence(pin, same))
+        if not own.confined:
+            say(
+                "The packages' scripts ran as root without walls: this machine allows no namespaces (`unshare --mount --pid --net true`)."
+            )
     context.exit(1 if same is False and not pin else 0)
 
 
@@ -71,7 +85,7 @@ def _pin(options: Options, made: Base) -> None:
 
 def _sentence(pin: bool, same: bool | None) -> str:
     if pin:
-        return "pins.toml names it now: stack image build takes it; `stack undo` takes it back"
+        return "pins.toml, which git tracks, names it now: stack image build takes it; `stack undo` takes it back"
     if same is None:
         return "pins.toml does not name it: --pin writes it there"
     if same:

@@ -6,11 +6,15 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
 from stack.cli.completing import complete_recipes, complete_upstreams
+from stack.cli.imaging.common import as_platform
 from stack.cli.lane_options import lane_option
+from stack.cli.sentences import say
 from stack.deploy import recipes
+from stack.images import ahead as modules_ahead
 from stack.images import base as bases
 from stack.images import build
 from stack.images import engine as engines
@@ -29,7 +33,12 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 @click.command("build")
 @click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...", shell_complete=complete_upstreams)
 @click.option("--engine", type=click.Choice(engines.ENGINES), help="Engine to build with. Default: the first that works.")
-@click.option("--platform", metavar="OS/ARCH", help="Platform of the image, such as linux/arm64. Default: this machine's.")
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    callback=as_platform,
+    help="Platform of the image, such as linux/arm64, which arm64 and aarch64 mean, too. Default: this machine's.",
+)
 @click.option(
     "--base", metavar="IMAGE@DIGEST", help="Base image instead of that of pins.toml; oci:DIR@sha256:… for one in a layout."
 )
@@ -46,6 +55,14 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
     metavar="NAME",
     help="Recipe that the image shall serve: kernels are compiled for its GPU, and CUDA's compiler is added if the base lacks it.",
     shell_complete=complete_recipes,
+)
+@click.option(
+    "--aot",
+    "ahead",
+    multiple=True,
+    metavar="MODULE",
+    help="Compile this module of FlashInfer's JIT into the image, for SM121 (* matches any text); may be repeated; none: no module. "
+    f"Default for a recipe of a DGX Spark: {' and '.join(modules_ahead.DEFAULT)}.",
 )
 @click.option(
     "--requirements",
@@ -74,6 +91,7 @@ def command(
     requirements: Path | None,
     output: Path | None,
     recipe: str | None,
+    ahead: tuple[str, ...],
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -99,6 +117,7 @@ def command(
             requirements,
             output,
             chosen_recipe,
+            ahead,
         )
         image = build.build(stores, order, stores.tell)
     if as_json:
@@ -113,6 +132,8 @@ def command(
                 "base": {"name": order.base.name, "digest": order.base.digest},
                 "wheels": list(image.wheels),
                 "packages": image.packages,
+                "compiled": list(image.compiled),
+                "left_to_jit": list(image.left),
                 "engine": order.engine.name,
             }
         )
@@ -121,4 +142,9 @@ def command(
     click.echo(f"digest {image.digest}")
     click.echo(f"stack  {image.stack}")
     click.echo(f"{image.packages} Python packages, {len(image.wheels)} of them built here: {', '.join(image.wheels)}")
+    if image.compiled:
+        say(
+            f"compiled ahead of time: {', '.join(image.compiled)}; {counted(len(image.left), 'module')} of FlashInfer "
+            "left to the JIT: python.cdx.json lists them"
+        )
     click.echo(f"in {order.engine.name}'s storage as {image.id[:12]}; in the layout also: bills of materials, requirements.txt")

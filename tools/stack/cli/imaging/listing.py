@@ -2,28 +2,28 @@
 """`stack image list`: list the published images."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from stack.cli.common import json_option, one_line, print_json, print_table
-from stack.cli.imaging.common import insecure_option, public, public_option
+from stack.cli.imaging.common import insecure_option, trust_options
 from stack.images import listing, reference
+from stack.images.trust import Trusted
 
 
 @click.command("list")
 @click.argument("repository", metavar="HOST/NAME")
-@public_option
+@trust_options()
 @insecure_option
 @json_option
-def command(repository: str, key: Path | None, tls: bool, as_json: bool) -> None:
+def command(repository: str, trusted: Trusted | None, tls: bool, as_json: bool) -> None:
     """List the images of a repository that have tags, the newest first: digest, stack, gates, date.
 
     Without a key, the attestations are shown unchecked. With a key, only attestations that it has signed are used, and they are
     verified.
     """
 
-    listed = listing.of(reference.parse(repository), public(key), tls=tls)
+    listed = listing.of(reference.parse(repository), trusted, tls=tls)
     if as_json:
         print_json({"images": [asdict(image) for image in listed]})
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from stack.cli.common import Options, json_option, print_json
-from stack.cli.imaging.common import IMAGES, layout, step
+from stack.cli.imaging.common import IMAGES, as_platform, layout, step
 from stack.images import loading
 
 
@@ -20,7 +20,12 @@ from stack.images import loading
 @click.option(
     "--name", metavar="NAME:TAG", help=f"Its name there. Default: {loading.REPOSITORY}:VERSION, with the version of its label."
 )
-@click.option("--platform", metavar="OS/ARCH", help="Which image of an index. Default: the one for this machine.")
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    callback=as_platform,
+    help="Which image of an index, such as linux/arm64 or aarch64. Default: this machine's.",
+)
 @json_option
 @click.pass_obj
 def command(

@@ -8,12 +8,23 @@ from pathlib import Path
 
 import click
 
+from stack.base.errors import StackError
 from stack.carry import effects
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
-from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
+from stack.cli.imaging.common import (
+    IMAGES,
+    file_path,
+    insecure_option,
+    layout,
+    move_json,
+    move_words,
+    step,
+    trust_config_option,
+)
 from stack.cli.lane_options import lane_option
 from stack.images import combining, envelope, policy, reference
+from stack.images import keyless as keyless_signing
 from stack.images import publish as publishing
 from stack.images.reference import Reference
 
@@ -31,7 +42,15 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
     required=True,
     help="Verdict of a validation inside it; may be repeated.",
 )
-@click.option("--key", type=file_path, required=True, help="The private key to sign with (PEM; ECDSA P-256 or Ed25519).")
+@click.option("--key", type=file_path, help="The private key to sign with (PEM; ECDSA P-256 or Ed25519).")
+@click.option(
+    "--keyless",
+    is_flag=True,
+    help="Sign as the identity of the CI's OIDC token, with a short certificate. Default without --key, where the CI gives a token.",
+)
+@click.option("--identity", help="With --keyless: the identity in the certificate. Default: from the token.")
+@click.option("--issuer", metavar="URL", help="With --keyless: the issuer in the certificate. Default: the token's.")
+@trust_config_option
 @click.option(
     "--signers",
     type=file_path,
@@ -74,7 +93,11 @@ def command(
     name: str,
     gate: str,
     verdicts: tuple[Path, ...],
-    key: Path,
+    key: Path | None,
+    keyless: bool,
+    identity: str | None,
+    issuer: str | None,
+    trust_config: Path | None,
     signers: Path | None,
     gates_file: Path | None,
     protected: str | None,
@@ -93,6 +116,7 @@ def command(
     """
 
     options: Options = context.obj
+    signer = _signer(key, keyless, identity, issuer, trust_config)
     stack = options.load()
     images = [layout(source_name, stack.root) for source_name in sources or (None,)]
     found_boms = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
@@ -103,7 +127,7 @@ def command(
             request = publishing.PublishRequest(
                 reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(found_boms)), moves, tls
             )
-            done = publishing.publish(request, stack, envelope.signer(key), step)
+            done = publishing.publish(request, stack, signer, step)
     except publishing.NotAdmittedError as refused:
         if as_json:
             print_json({"published": False, "digest": None, "new": False, "moves": [], "problems": list(refused.problems)})
@@ -120,6 +144,24 @@ def command(
     click.echo(f"digest {done.digest}")
     for move in done.moves:
         click.echo(move_words(move))
+
+
+def _signer(
+    key: Path | None, keyless: bool, identity: str | None, issuer: str | None, trust_config: Path | None
+) -> publishing.Signer:
+    """Return the signer that the options name.
+
+    Raises:
+        StackError: They name none or two.
+
+    """
+    if key is not None:
+        if keyless or identity or issuer or trust_config:
+            raise StackError("--key is given with options of keyless signatures", "sign with a key, or with --keyless")
+        return envelope.signer(key)
+    if keyless or keyless_signing.ambient():
+        return keyless_signing.signer(trust_config, identity, issuer)
+    raise StackError("nobody signs", "give --key FILE, or run it in a CI that gives a token (--keyless)")
 
 
 @contextmanager

@@ -6,14 +6,19 @@ from pathlib import Path
 import click
 
 from stack.cli.common import Options
-from stack.cli.imaging.common import IMAGES, layout
+from stack.cli.imaging.common import IMAGES, as_platform, layout
 from stack.images import engine as engines
 from stack.images import loading, trying
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
 @click.option("--image", "source", metavar="oci:DIR", help=f"The image. Default: the only one in the stack's {IMAGES}.")
-@click.option("--platform", metavar="OS/ARCH", help="Which image of an index. Default: the one for this machine.")
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    callback=as_platform,
+    help="Which image of an index, such as linux/arm64 or aarch64. Default: this machine's.",
+)
 @click.option("--engine", type=click.Choice(engines.ENGINES), help="Engine that stores it. Default: the first that works.")
 @click.option(
     "--lend",

@@ -7,9 +7,10 @@ import click
 
 from stack.base.errors import StackError
 from stack.cli.common import Options, json_option, one_line, print_json, print_table
-from stack.cli.imaging.common import insecure_option, public, public_option
+from stack.cli.imaging.common import insecure_option, trust_options
 from stack.cli.lane_options import lane_option
 from stack.images import pulling, reference, verify
+from stack.images.trust import Trusted
 from stack.images.verify import Report
 
 _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
@@ -17,7 +18,7 @@ _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
 
 @click.command("verify")
 @click.argument("name", metavar="HOST/NAME:TAG|oci:DIR")
-@public_option
+@trust_options()
 @click.option("--gate", help="The gate that it has to have passed. Default: any.")
 @click.option("--save", metavar="oci:DIR", help="First fetch it with its attestations into a new layout, and verify that.")
 @insecure_option
@@ -25,7 +26,7 @@ _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
 @lane_option
 @click.pass_context
 def command(
-    context: click.Context, name: str, key: Path | None, gate: str | None, save: str | None, tls: bool, as_json: bool
+    context: click.Context, name: str, trusted: Trusted | None, gate: str | None, save: str | None, tls: bool, as_json: bool
 ) -> None:
     """Verify an image: digest, signatures, provenance, gates, and labels against the pins of the stack at hand.
 
@@ -40,7 +41,7 @@ def command(
         if not target.layout or where.layout:
             raise StackError(f"{where.shown} cannot be saved as {target.shown}", "save an image of a registry as oci:DIR")
         where = pulling.save(where, Path(target.place), tls=tls)
-    report = verify.verify(where, stack, public(key), gate, tls=tls)
+    report = verify.verify(where, stack, trusted, gate, tls=tls)
     if as_json:
         print_json(_report_json(report))
     else:

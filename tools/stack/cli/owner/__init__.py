@@ -11,9 +11,11 @@ from stack.cli.rendering import called, settings, terminal
 
 _VERBS = {
     "check": "Check that the server answers right, and how fast.",
+    "completion": "Print a script that completes verbs, options and recipes.",
     "doctor": "Find what keeps this machine from serving.",
     "down": "Stop the server; its images and its model stay.",
     "logs": "Show the server's log, and follow it.",
+    "recipes": "List the recipes, with hardware, memory and speed.",
     "rollback": "Return to the server that ran before.",
     "setup": "Prepare several machines to serve one model together.",
     "share": "Share a verdict: an issue or a pull request.",

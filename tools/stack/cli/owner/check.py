@@ -19,7 +19,7 @@ from stack.cli.rendering import settings, text
 from stack.cli.sentences import fact, say
 from stack.deploy import recipes
 from stack.model.verdict import Case, Outcome, Weights, case_json
-from stack.owner import engine, kept_verdicts, state
+from stack.owner import engine, kept_verdicts, state, state_file
 from stack.owner.checking import checked, served_stack
 from stack.owner.checking.checked import CheckedServer, CheckRequest
 from stack.owner.checking.served_stack import ServedStack
@@ -86,7 +86,7 @@ def command(
     """
 
     options: Options = context.obj
-    known = state.read(state.path()) if url is None else None
+    known = state_file.read(state.path()) if url is None else None
     setup = known.now if known is not None else None
     if url is None and setup is None:
         raise StackError("no server was started here", "spark-stack up RECIPE, or name one with --url")

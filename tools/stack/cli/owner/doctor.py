@@ -13,7 +13,7 @@ from stack.cli.completing import complete_recipes
 from stack.cli.rendering import text
 from stack.cli.sentences import fact, say
 from stack.deploy import recipes
-from stack.owner import engine, state
+from stack.owner import engine, state, state_file
 from stack.owner.readiness import facts, judging, need
 from stack.owner.readiness.remark import Remark, Severity, to_mend
 from stack.owner.state import State
@@ -42,7 +42,7 @@ _SIGNS = {
     "--engine",
     "engine_name",
     type=click.Choice(engine.ENGINES),
-    help="The container engine. Default: docker if it is installed.",
+    help="The container engine. Default: the one that runs the server, else docker or podman, whichever answers.",
 )
 @click.option("--port", type=click.IntRange(1, 65_535), help=f"The port that the server will use. Default: {need.PORT}.")
 @click.option("--try", "tries", is_flag=True, help="Start a container that lists its GPUs, and remove it. It needs an image.")
@@ -66,14 +66,14 @@ def command(
     """
 
     options: Options = context.obj
-    known = state.read(state.path())
+    known = state_file.read(state.path())
     setup = known.now if known is not None else None
     recipe = recipes.load(name or (setup.recipe if setup is not None else DEFAULT), options.root_if_any())
     wanted = need.of(recipe, port or (setup.port if setup is not None else need.PORT))
     tried = image or (setup.image.id if setup is not None else None) if tries else None
     if tries and tried is None:
         raise StackError("--try has no image to start", "name one that the engine has with --image")
-    engine_name = engine_name or (known.engine if known is not None else None)
+    engine_name = _engine(engine_name, known)
     if tried is not None and not _IMAGE.fullmatch(tried):  # the engine would take some for options
         raise StackError(f"{tried!r:.100} is not the name of an image", "write HOST/NAME:TAG, or an id that the engine lists")
     with progress(lines=True) as tell:
@@ -86,6 +86,14 @@ def command(
         if setup is None and not to_mend(remarks):
             say("Start it:", f"spark-stack up {wanted.recipe} --image IMAGE")
     context.exit(1 if to_mend(remarks) else 0)
+
+
+def _engine(given: str | None, known: State | None) -> str | None:
+    """Return the engine that `up` would use; None if none answers, and the first that is installed is judged."""
+    try:
+        return engine.found(engine.wanted(given, known)).name
+    except StackError:
+        return engine.wanted(given, known)
 
 
 def _own_port(known: State | None) -> int | None:

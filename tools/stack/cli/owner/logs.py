@@ -12,7 +12,7 @@ from stack.base.text import printable
 from stack.cli.common import json_option, print_json
 from stack.cli.owner import starting
 from stack.owner import engine as engines
-from stack.owner import state
+from stack.owner import state, state_file
 from stack.owner.engine import Engine
 from stack.owner.nodes import followers, kept
 from stack.owner.state import State
@@ -30,7 +30,7 @@ def command(lines: int, no_follow: bool, as_json: bool) -> None:
     The log of a server that did not start is in a file of its own: `spark-stack status` names it.
     """
 
-    known = state.read(state.path())
+    known = state_file.read(state.path())
     engine = engines.Engine(known.engine) if known is not None else None
     container = engine.container(known.container) if known is not None and engine is not None else None
     if known is None or engine is None or container is None:
@@ -47,7 +47,7 @@ def command(lines: int, no_follow: bool, as_json: bool) -> None:
         if known.now is not None and known.now.spread:
             _show_all(engine, words)
         else:
-            subprocess.run(engine.words(*words), stdin=subprocess.DEVNULL, check=False)
+            _show_one("", engine.words(*words))
     except KeyboardInterrupt:
         return  # following ends by Ctrl-C
 

@@ -131,4 +131,5 @@ def as_json(setup: Setup | None) -> dict[str, object] | None:
         "key": setup.image.key,
         "model": setup.model.repository or setup.model.folder,
         "revision": setup.model.revision,
+        "keep_free": setup.keep_free,
     }

@@ -2,6 +2,7 @@
 """`spark-stack setup`: prepare several machines to serve one model."""
 
 import time
+from collections.abc import Sequence
 
 import click
 
@@ -10,7 +11,7 @@ from stack.base.text import counted
 from stack.cli.common import json_option, print_json, print_table, progress
 from stack.cli.rendering import text
 from stack.cli.sentences import fact, say
-from stack.owner import state
+from stack.owner import state, state_file
 from stack.owner.nodes import bandwidth, facts, kept, netplan, reach
 from stack.owner.nodes import plan as planning
 from stack.owner.nodes.bandwidth import Speed
@@ -18,6 +19,7 @@ from stack.owner.nodes.kept import Member
 from stack.owner.nodes.plan import Plan, Problem
 from stack.owner.nodes.reach import Node
 
+_PROPOSED = "*"
 _SETTLING = 20.0
 """Seconds that a link gets to come up again."""
 
@@ -66,7 +68,12 @@ def command(
 def _keep(made: Plan) -> None:
     """Keep the nodes, unless a server runs on others: nobody would find it there again."""
     members = [Member(port.facts.node, port.facts.host, given) for port, given in zip(made.ports, made.variables, strict=True)]
-    known = state.read(state.path())
+    with state_file.locked(state.path()):  # `up` and `down` read the nodes while they change the server
+        _keep_locked(members)
+
+
+def _keep_locked(members: Sequence[Member]) -> None:
+    known = state_file.read(state.path())
     running = known is not None and any(each is not None and each.spread for each in (known.now, known.target))
     before = kept.read(kept.path()) if running else ()
     if before and {each.node for each in before} - {each.node for each in members}:
@@ -120,7 +127,9 @@ def _print(made: Plan, speeds: tuple[Speed, ...], *, ready: bool) -> None:
     ]
     print_table(("node", "host", "GPU", "driver", "engine"), rows)
     text.echo()
-    print_table(("node", "interface", "RDMA", "Gbit/s", "MTU", "address"), list(_links(made)))
+    print_table(("host", "interface", "RDMA", "Gbit/s", "MTU", "address"), list(_links(made)))
+    if made.changes:
+        say(f"{_PROPOSED} proposed, not set yet")
     for problem in made.problems:
         _print_problem(problem)
     if made.changes:
@@ -149,8 +158,10 @@ def _links(made: Plan) -> list[tuple[str, ...]]:
         for link, address in zip(port.links, addresses, strict=True):
             is_there = address in link.addresses
             speed = f"{link.speed / 1000:g}" if link.speed else "-"
-            mark = "" if is_there else " (proposed)"
-            rows.append((port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}"))
+            mark = "" if is_there else _PROPOSED
+            rows.append(
+                (port.facts.host or port.facts.node.name, link.name, link.rdma or "-", speed, str(link.mtu), f"{address}{mark}")
+            )
     return rows
 
 

@@ -12,27 +12,38 @@ from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli.common import Options, progress
 from stack.cli.rendering import settings
-from stack.cli.seconds import Seconds
+from stack.cli.seconds import Gigabytes, Seconds
 from stack.cli.sentences import tell
 from stack.owner import engine as engines
-from stack.owner import state
+from stack.owner import state, state_file
 from stack.owner.engine import Engine
 from stack.owner.nodes import followers, kept
 from stack.owner.server import Place
 from stack.owner.state import State
 from stack.owner.verbs import Owner
+from stack.serving import memory_guard
 from stack.store import cache
 from stack.validation.serve import fixture_cache
 
 _LONG = 2.0
 """Seconds of a step that is worth a line of its own when it has ended."""
+_LAYOUT = "oci:"
 FAILED = "failed-start.log"
 """The file beside the state with the log of a server that did not do."""
+
+
+def _absolute(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Return an image's name that means the same in every folder: a command is finished by a later one."""
+    if value is None or not value.startswith(_LAYOUT):
+        return value
+    return f"{_LAYOUT}{Path(value.removeprefix(_LAYOUT)).absolute()}"
+
 
 image_option = click.option(
     "--image",
     metavar="REF|oci:DIR",
     envvar="STACK_IMAGE",
+    callback=_absolute,
     help="The image: HOST/NAME:TAG, HOST/NAME@sha256:..., localhost/NAME:TAG for one that the engine has, or oci:DIR for a layout. "
     "Default: $STACK_IMAGE, else the one that ran last.",
 )
@@ -60,6 +71,13 @@ wait_option = click.option(
     default=None,
     help="Seconds to wait until enough memory is available. Default: refuse at once.",
 )
+keep_free_option = click.option(
+    "--keep-free",
+    type=Gigabytes(zero=True),
+    metavar="GB",
+    help="Kill the server when less memory and swap than this is left, before the machine freezes; 0: never. "
+    f"Default: {memory_guard.UNIFIED:g} where CPU and GPU share the memory, else 0.",
+)
 
 
 @contextlib.contextmanager
@@ -75,10 +93,10 @@ def changing(
 
     """
     file = state.path()
-    with state.locked(file), _steps() as told:
-        known = state.read(file)
-        found = engines.found(engine or (known.engine if known is not None else None))
-        known = _with_engine(known, found) if known is not None else State(found.name)
+    with state_file.locked(file), _steps() as told:
+        known = state_file.read(file)
+        found = engines.found(engines.wanted(engine, known))
+        known = _with_engine(known, found) if known is not None and not known.is_empty else State(found.name)
         spread = spread or any(each is not None and each.spread for each in (known.now, known.before, known.target))
         others = followers.of(kept.read(kept.path()), found.name) if spread else ()
         if not others:

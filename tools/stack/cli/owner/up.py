@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spark-stack up`: bring up a recipe's server in a container that survives reboots."""
 
-import os
 import shlex
-import shutil
 from pathlib import Path
 
 import click
@@ -14,20 +12,18 @@ from stack.base.text import counted
 from stack.cli.common import json_option, print_json
 from stack.cli.completing import complete_recipes
 from stack.cli.owner import outcomes, starting
+from stack.cli.sentences import tell
 from stack.deploy import recipes
 from stack.deploy.recipes import RANK, Recipe
-from stack.owner import container
-from stack.owner.engine import ENGINES, Engine
+from stack.owner import missing, preview, state, state_file
+from stack.owner.missing import Start
 from stack.owner.nodes import kept
-from stack.owner.state import CONTAINER, Image, Model, Setup
-from stack.owner.verbs import Wanted, again
-from stack.serving import demands
+from stack.owner.state import Wanted
+from stack.serving import demands, memory_guard
 from stack.serving.command import pairs
-from stack.serving.container import INSIDE
-from stack.validation import machine
 
 _PORT = 8000
-_OF_A_RECIPE = ("image", "key", "model", "port", "opened", "nodes", "variables", "allow_fallback")
+_OF_A_RECIPE = ("image", "key", "model", "port", "opened", "nodes", "variables", "allow_fallback", "keep_free")
 """Parameters that say how a recipe is served."""
 
 
@@ -49,6 +45,7 @@ _OF_A_RECIPE = ("image", "key", "model", "port", "opened", "nodes", "variables",
 @starting.engine_option
 @starting.timeout_option
 @starting.wait_option
+@starting.keep_free_option
 @click.option("--dry-run", is_flag=True, help="Print the engine's command; change nothing.")
 @json_option
 @click.pass_context
@@ -67,6 +64,7 @@ def command(
     engine: str | None,
     timeout: float,
     wait_for_memory: float | None,
+    keep_free: float | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -74,7 +72,8 @@ def command(
 
     The image is pulled by its digest and verified with --key. The model is taken from Hugging Face's cache, never copied, and what it
     lacks is downloaded. The container starts again after a reboot or a crash, and listens on 127.0.0.1. If other kernels run than the
-    recipe expects, the server that ran before comes back: exit code 1. Interrupted or killed, call it again: it goes on where it was.
+    recipe expects, the server that ran before comes back: exit code 1. All that is missing is named at once, before anything is started.
+    Interrupted or killed, `spark-stack up` goes on; `spark-stack rollback` or another `up RECIPE` gives it up.
     A recipe for several nodes runs on those of `spark-stack setup`: image and model are copied there, and all start and stop together.
     Without RECIPE it starts the server that ran last. Flags behind -- go to `vllm serve`.
 
@@ -85,24 +84,28 @@ def command(
     """
 
     demands.demand_flags(extra)
+    if "" in extra:
+        raise StackError("a flag behind -- is empty", "leave it out")
     if recipe is None and not dry_run:
         if extra or any(context.get_parameter_source(option) is ParameterSource.COMMANDLINE for option in _OF_A_RECIPE):
             # Without a recipe, the server that ran last starts as it was: an option would be ignored.
             raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
         with starting.changing(context.obj, engine, timeout, patience=wait_for_memory) as (owner, known):
-            outcome = owner.up(known, again(known))
+            outcome = owner.up(known, None)
             context.exit(outcomes.show(outcome, owner.place, as_json=as_json))
     if recipe is None:
         raise click.UsageError("Missing argument 'RECIPE'.", ctx=context)
     chosen = recipes.load(recipe, context.obj.root_if_any())
     _demand_nodes(chosen, nodes)
     values = _of_nodes(chosen, dry=dry_run) | dict(pairs(variables))
-    demands.demand_key(INSIDE if opened else "127.0.0.1", os.environ)
-    wanted = Wanted(recipe, image, key, model, port, opened, allow_fallback, values, extra)
+    free = memory_guard.default(chosen) if keep_free is None else keep_free
+    signer, folder = (path.absolute() if path is not None else None for path in (key, model))
+    wanted = Wanted(recipe, image, signer, folder, port, opened, allow_fallback, values, extra, free)
+    start = Start(chosen, wanted, state_file.read(state.path()), engine, wait_for_memory or 0.0)
     if dry_run:
-        _print_dry(engine, chosen, wanted, as_json=as_json)
+        _print_dry(start, as_json=as_json)
         return
-    demands.demand_machine(chosen, machine.here(), fallback=allow_fallback)
+    missing.demand(start)
     spread = RANK in values
     with starting.changing(context.obj, engine, timeout, patience=wait_for_memory, spread=spread) as (owner, known):
         outcome = owner.up(known, wanted)
@@ -137,16 +140,12 @@ def _of_nodes(recipe: Recipe, *, dry: bool) -> dict[str, str]:
     raise StackError(f"recipe {recipe.name} is for {recipe.hardware.nodes} machines, and {known}", "spark-stack setup NODE...")
 
 
-def _print_dry(name: str | None, recipe: Recipe, wanted: Wanted, *, as_json: bool) -> None:
-    """Print the engine's command, with the image's name in the place of its id; nothing is looked up."""
-    engine = Engine(name or next((each for each in ENGINES if shutil.which(each)), ENGINES[0]))
-    folder = wanted.model or Path("MODEL")
-    image = wanted.image or "IMAGE"
-    setup = Setup(
-        *(recipe.name, Image(image, "", image, None), Model(str(folder)), wanted.port, wanted.opened, wanted.fallback),
-        *(wanted.variables or {}, wanted.extra),
-    )
-    words = (engine.name, *container.command_of(engine, setup, recipe, CONTAINER, looks=wanted.model is not None))
+def _print_dry(start: Start, *, as_json: bool) -> None:
+    """Print the engine's command, with what is known of the image and the model; nothing is downloaded."""
+    shown = preview.of(start)
+    words = (shown.engine.name, *shown.words)
+    for line in shown.unknown:
+        tell(line)
     if as_json:
         print_json({"command": list(words), "line": shlex.join(words)}, "spark-stack-up-dry-run")
     else:

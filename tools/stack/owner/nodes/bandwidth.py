@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 
+from stack.base import bounded_process
 from stack.base.errors import StackError
 from stack.owner.nodes.plan import Port
 from stack.owner.nodes.reach import Node
@@ -82,11 +83,11 @@ def _tcp(node: Node, own: str, address: str) -> float:
     ) as receiver:
         assert receiver.stdout is not None
         try:
-            port = receiver.stdout.readline(64).strip()
+            port = bounded_process.line(receiver.stdout, _LATE, receiver, 64).strip()
             if not port.isdigit():
                 raise StackError(f"{node.name} cannot listen at {address}", "check its address and python3 there")
             _send(own, (address, int(port)))
-            count, seconds = json.loads(receiver.stdout.readline(256) or b"null") or (0, 0.0)
+            count, seconds = json.loads(bounded_process.line(receiver.stdout, _LATE, receiver, 256) or b"null") or (0, 0.0)
         except (OSError, ValueError, TypeError) as failed:
             raise StackError(
                 f"nothing comes from {own} to {address} ({failed})", "check the cable, both addresses and a firewall"

@@ -134,7 +134,14 @@ class Follower:
         tell(step)
         link.script(f"mkdir -p -- {shlex.quote(str(folder))}", _QUICK)
         # The bytes of a file that was interrupted stay in .rsync-partial, which no server takes for a file of the model.
-        words = ["rsync", "--archive", "--partial-dir=.rsync-partial", "--info=progress2", "--no-inc-recursive"]
+        words = [
+            "rsync",
+            "--archive",
+            "--protect-args",
+            "--partial-dir=.rsync-partial",
+            "--info=progress2",
+            "--no-inc-recursive",
+        ]
         words += ["--exclude=*.incomplete", "--exclude=*.stack-part", f"--rsh={link.remote_shell()}"]
         words += ["--", f"{folder}/", f"{_for_rsync(link.name)}:{folder}/"]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as copier:

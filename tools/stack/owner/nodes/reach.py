@@ -3,9 +3,9 @@
 
 import re
 import shlex
-import subprocess
 from dataclasses import dataclass
 
+from stack.base import bounded_process
 from stack.base.errors import StackError
 from stack.base.text import last_line, printable, shortened
 
@@ -52,20 +52,20 @@ class Node:
 
         """
         try:
-            done = subprocess.run(
-                self.shell(_AS_ROOT if root else "exec sh -s"),
-                input=text.encode(),
-                capture_output=True,
-                check=False,
-                timeout=seconds,
+            done = bounded_process.run(
+                self.shell(_AS_ROOT if root else "exec sh -s"), input_=text.encode(), seconds=seconds, largest=_MOST
             )
         except FileNotFoundError as missing:
             raise StackError("ssh is missing", "install it: sudo apt-get install openssh-client") from missing
-        except subprocess.TimeoutExpired as late:
+        except TimeoutError as late:
             raise StackError(f"{self.name} has not answered within {seconds:.0f} s", f"try: ssh {self.name} true") from late
-        if done.returncode:
-            raise StackError(f"{self.name}: {_last(done.stderr) or f'exit code {done.returncode}'}", self._remedy(done.stderr))
-        return done.stdout[:_MOST].decode("utf-8", "replace")
+        except bounded_process.TooMuchError as endless:
+            raise StackError(
+                f"{self.name} answers without an end", f"see what its shell prints: ssh {self.name} true"
+            ) from endless
+        if done.code:
+            raise StackError(f"{self.name}: {_last(done.errors) or f'exit code {done.code}'}", self._remedy(done.errors))
+        return done.output.decode("utf-8", "replace")
 
     def _remedy(self, stderr: bytes) -> str:
         """Say what to do about a failure of `ssh`."""

@@ -22,3 +22,6 @@ KINDS = tuple(f"kernels/{kind}/" for kind in ("attention", "formats", "grouped",
 
 ON_CPU = "-emulated/"
 """Part of the name of each case that runs FlashInfer's kernels on the CPU."""
+
+NOT_COMPILED = "not compiled"
+"""The measurement of such a case that says what of the kernels it does not see."""

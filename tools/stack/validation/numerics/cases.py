@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from stack.validation.numerics import SM120_ON_SM90, sanitizing
+from stack.validation.numerics import SM120_ON_SM90, range_cases, sanitizing
 from stack.validation.numerics.agreement import AGREEMENTS, Agreement
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.experts import OSS, Experts, Glu
 from stack.validation.numerics.grouped import Grouped
-from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
+from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, prefill, sm120_on_sm90
 from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.routes import Many
 from stack.validation.numerics.sanitizing import Sanitized
 
 SUITE = "kernels"
@@ -99,7 +100,7 @@ def everything() -> tuple[AnyCase, ...]:
 
 
 def _usual() -> tuple[AnyCase, ...]:
-    gpu = (*_gpu(), *_decode(), *sanitizing.declared())
+    gpu = (*_gpu(), *_decode(), *_prefill(), *sanitizing.declared())
     return (*_experts(), *_emulated(), *_linear(), *_attention(), *_formats(), *gpu)
 
 
@@ -224,8 +225,24 @@ def _emulated() -> Iterator[AnyCase]:
         yield BesideIdeal(_name("moe", emulated.EXPERTS, size, deep), emulated.EXPERTS, deep, IDEAL_BAR, reduced)
     for name, layer, reduced in _decode_layers():
         yield BesideIdeal(_name("linear", emulated.DENSE, name, layer), emulated.DENSE, layer, IDEAL_BAR, reduced)
+    yield from _ranges(emulated.EXPERTS, emulated.CHOOSING, emulated.DENSE, emulated.MANY_ROWS)
     for agreement in emulated.agreements():
         yield Same(f"{SUITE}/quantizer/{agreement.name}", agreement)
+
+
+def _ranges(
+    by_ids: Kernel[Experts], by_logits: Kernel[Experts], few_rows: Kernel[Linear], many_rows: Kernel[Linear]
+) -> Iterator[BesideIdeal]:
+    """List the cases at the ends of what these kernels promise."""
+    reduced = range_cases.REDUCED
+    for case in range_cases.experts():
+        mixture = by_logits if case.chooses else by_ids
+        name = _name("moe", mixture, f"range/{case.name}", case.problem)
+        yield BesideIdeal(name, mixture, case.problem, IDEAL_BAR, reduced)
+    for layer in range_cases.dense():
+        dense = many_rows if layer.many_rows else few_rows
+        name = _name("linear", dense, f"range/{layer.name}", layer.problem)
+        yield BesideIdeal(name, dense, layer.problem, IDEAL_BAR, reduced)
 
 
 _MANY_ROWS = Linear(2, 160, 33810, "mxfp4", bias=False)
@@ -295,8 +312,32 @@ def _decode() -> Iterator[AnyCase]:
                 layer = replace(rows, tokens=tokens)
                 name = _name("linear", dense, f"rows={layer.outputs}", layer)
                 yield BesideIdeal(name, dense, layer, IDEAL_BAR, reduced)
+    plain, choosing, _ = decode.EXPERTS
+    for case in _ranges(plain, choosing, *decode.LINEAR, *decode.LINEAR):
+        # A GPU has other shapes of blocks, so it takes its kernel for many rows in its own cases; and no sparse memory.
+        if "/many-rows/" not in case.name and not isinstance(case.problem, Many):
+            yield case
     for agreement in decode.AGREEMENTS:
         yield Same(f"{SUITE}/formats/{agreement.name}", agreement)
+
+
+_PREFILLED = (
+    *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (1, 33, 128, 1000)),
+    (Experts(1000, intermediate=192), "a fifteenth of the intermediate size"),
+    (Experts(1000, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
+    (Experts(128, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
+    (Experts(128, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
+)
+"""Few and many tokens of an expert; all experts; sizes that are not multiples of 64; a part of the experts; another activation."""
+
+
+def _prefill() -> Iterator[AnyCase]:
+    for mixture in prefill.EXPERTS:
+        for experts, reduced in _PREFILLED:
+            name = _name("moe", mixture, f"experts={experts.experts}", experts)
+            name += f"/elsewhere={experts.elsewhere}" if experts.elsewhere else ""
+            name += "/another-activation" if experts.glu != OSS else ""
+            yield KernelCase(name, mixture, experts, BFLOAT16_BAR, reduced)
 
 
 _FEW = (1, 0, 3, 8, 17, 32, 2, 130)

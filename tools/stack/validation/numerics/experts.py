@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stack.validation.numerics.blocks import MXFP4, MXFP8, Blocks, Rounding, drawn, quantize
+from stack.validation.numerics.fixed_point import fixed_point
 from stack.validation.numerics.formats import Array, Single, bfloat16
 from stack.validation.numerics.judging import Fault, Rounded, Rows, Truth
 
@@ -112,9 +113,9 @@ class Experts:
         return Expert(gate_up, next(biases), down, next(biases))
 
     def routed(self) -> Iterator[Routed]:
-        """Yield every local expert that has tokens. If a token has an expert twice, its weights are added."""
+        """Yield every local expert that has tokens. If a token has an expert twice, its weights are added. An unknown id adds nothing."""
         ids, weights = self.route
-        for number in np.unique(ids[ids >= self.elsewhere]):
+        for number in np.unique(ids[(ids >= self.elsewhere) & (ids < self.experts)]):
             shares = np.where(ids == number, weights.astype(np.float64), 0).sum(axis=1)
             rows = np.flatnonzero((ids == number).any(axis=1))
             yield Routed(int(number), rows, shares[rows])
@@ -124,7 +125,10 @@ class Experts:
         return _truth(self)
 
     def rounded(self, _: Truth) -> Rounded:
-        """Compute the output of a kernel that rounds factors and output to bfloat16, and of kernels that round more often."""
+        """Compute the output of a kernel in the decode kernels' format, and of kernels that round more often.
+
+        The format: the factors of both products in fixed point, exact sums, the output in bfloat16.
+        """
         return _rounded(self)
 
     def _draw(self, what: int) -> np.random.Generator:
@@ -173,21 +177,30 @@ def _truth(layer: Experts) -> Truth:
 
 
 def _rounded(layer: Experts) -> Rounded:
-    ideal, *coarser = (np.zeros((layer.tokens, layer.hidden)) for _ in range(3))
+    ideal, *coarser = (np.zeros((layer.tokens, layer.hidden)) for _ in range(4))
     for part in layer.routed():
         expert = layer.expert(part.expert)
-        gate_up = layer.inputs[part.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
+        weights = part.weights[:, None]
+        gate_up = fixed_point(layer.inputs[part.rows]) @ expert.gate_up.values().T + expert.gate_up_bias
         down = expert.down.values().T
-        share, coarse = (
-            part.weights[:, None] * (bfloat16(swiglu(first, layer.glu)).astype(np.float64) @ down + expert.down_bias)
-            for first in (gate_up, bfloat16(gate_up).astype(np.float64))
+        activated = swiglu(gate_up, layer.glu)
+        share, coarse, between = (
+            weights * (factor @ down + expert.down_bias)
+            for factor in (
+                fixed_point(activated),
+                fixed_point(swiglu(bfloat16(gate_up).astype(np.float64), layer.glu)),
+                bfloat16(activated).astype(np.float64),
+            )
         )
-        for output, added in ((ideal, share), (coarser[0], bfloat16(share)), (coarser[1], coarse)):
-            output[part.rows] += added
-    by_share, by_product = map(_single, coarser)
+        added: tuple[Array, ...] = (share, _single(share), coarse, between)
+        for output, its in zip((ideal, *coarser), added, strict=True):
+            output[part.rows] += its
+    by_share, by_product, by_activation = map(_single, coarser)
     # If a token has one expert, that share is the output, which every kernel rounds.
     shares = {"each expert's share rounded": by_share} if layer.top > 1 else {}
-    return Rounded(_single(ideal), {**shares, "first product rounded": by_product})
+    return Rounded(
+        _single(ideal), {**shares, "first product rounded": by_product, "activation rounded to bfloat16": by_activation}
+    )
 
 
 def _single(numbers: Array) -> Array:
@@ -216,11 +229,14 @@ def _wrong(layer: Experts, expert: Expert, part: Routed, gate_up: Array) -> Iter
     matrix = expert.down.single().T
 
     def down(first: Single, second: Single = matrix, bias: Single = expert.down_bias, glu: Glu = layer.glu) -> Array:
-        hidden = _activation(layer, swiglu(first, glu)).astype(np.float32)
-        return np.asarray(weights * (hidden @ second + bias), np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # with wrong scales
+            hidden = _activation(layer, swiglu(first, glu)).astype(np.float32)
+            return np.asarray(weights * (hidden @ second + bias), np.float64)
 
     yield "gate and up swapped", down(swapped(known))
-    yield "activation not limited", down(known, glu=replace(layer.glu, limit=np.inf))
+    # A layer without a limit is told from one with that of gpt-oss.
+    limited, limit = ("activation not limited", np.inf) if np.isfinite(layer.glu.limit) else ("activation limited", LIMIT)
+    yield limited, down(known, glu=replace(layer.glu, limit=limit))
     yield "activation with alpha 1", down(known, glu=replace(layer.glu, alpha=1.0))
     if layer.bias:
         yield "first bias missing", down(known - expert.gate_up_bias)

@@ -10,8 +10,10 @@ values, would be lost among the others.
 The change d that such a fault makes to the output is known. <out - ref, d> / <d, d> is the share of it that is present: 1 with the
 fault, near 0 without, because rounding errors do not point along d. The bound is a half.
 
-A kernel that should lose only what its output format loses is compared with an ideal kernel (`beside_ideal`). The bar is slightly
-above the ideal kernel's `rel_l2`, and must also reject kernels that round once more than needed.
+A kernel that should lose only what its formats lose is compared with an ideal kernel (`beside_ideal`). The bar is slightly above the
+ideal kernel's `rel_l2`, and must also reject kernels that round once more than needed.
+
+Where the reference is NaN, an output has to be NaN or infinite, and nowhere else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +25,8 @@ import numpy.typing as npt
 from stack.validation.numerics.formats import Array
 
 LEAN_BAR = 0.5
+BFLOAT16 = 2.0**-9
+"""Largest relative error of rounding to bfloat16."""
 REORDERED_BAR = 1e-3
 """Largest `rel_l2` between two bfloat16 outputs that differ only in the order of summation. 2e-4 was measured. An ideal kernel is 1.7e-3
 from the reference, and a token with a wrong expert is more than a hundred times this bar away."""
@@ -63,7 +67,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rounded:
-    """The output of an ideal kernel, which rounds only where it must, and of kernels that round once more."""
+    """The output of an ideal kernel, which rounds only where its formats do, and of kernels that round once more."""
 
     ideal: Array
     coarser: Mapping[str, Array]
@@ -109,14 +113,16 @@ class Judgement:
 
 
 def measure(output: npt.ArrayLike, truth: Truth) -> Measured:
-    """Measure how far an output is from the reference; infinite for another shape or values that are not finite."""
+    """Measure how far an output is from the reference; infinite for another shape, or if it is finite where the reference is not."""
     given = np.asarray(output, np.float64)
-    if given.shape != truth.reference.shape or not np.isfinite(given).all():
+    finite = np.isfinite(truth.reference)
+    if given.shape != truth.reference.shape or not np.array_equal(np.isfinite(given), finite):
         return Measured(np.inf, np.inf, np.inf)
-    error = given - truth.reference
-    worst = max(_relative(*rows) for rows in zip(error, truth.reference, strict=True))
+    reference = np.where(finite, truth.reference, 0.0)
+    error = np.where(finite, given, 0.0) - reference
+    worst = max(_relative(*rows) for rows in zip(error, reference, strict=True))
     lean = max((fault.lean(error) for fault in truth.faults), default=0.0)
-    return Measured(worst, lean, _relative(error, truth.reference))
+    return Measured(worst, lean, _relative(error, reference))
 
 
 def judge(output: npt.ArrayLike, truth: Truth, bar: float) -> Judgement:
@@ -146,8 +152,13 @@ def wrongly_padded(found: Outputs, other: Outputs, whole: Outputs, padding: npt.
 
 
 def beside_ideal(truth: Truth, rounded: Rounded, times: float) -> tuple[Truth, float]:
-    """Add the coarser kernels to the truth's mutants; return it with the bar, `times` the ideal kernel's rel-L2."""
-    return replace(truth, mutants={**truth.mutants, **rounded.coarser}), times * measure(rounded.ideal, truth).rel_l2
+    """Add the coarser kernels to the truth's mutants; return it with the bar, `times` the ideal kernel's rel-L2.
+
+    If the ideal kernel is exact, the bar is `times` the rounding of bfloat16.
+    """
+    return replace(truth, mutants={**truth.mutants, **rounded.coarser}), times * (
+        measure(rounded.ideal, truth).rel_l2 or BFLOAT16
+    )
 
 
 def _wrong(truth: Truth) -> Iterable[tuple[str, Array]]:
@@ -155,7 +166,7 @@ def _wrong(truth: Truth) -> Iterable[tuple[str, Array]]:
     reference = truth.reference
     yield "zeros", np.zeros_like(reference)
     noise = np.random.default_rng(0).standard_normal(reference.shape)
-    yield "noise of the same spread", noise * reference.std(axis=1, keepdims=True)
+    yield "noise of the same spread", noise * np.where(np.isfinite(reference), reference, 0).std(axis=1, keepdims=True)
     yield from truth.mutants.items()
     for fault in truth.faults:
         yield fault.name, fault.applied(reference)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from stack.validation.numerics import sanitizing
+from stack.validation.numerics import NOT_COMPILED, ON_CPU, sanitizing
 from stack.validation.numerics.agreement import differing
 from stack.validation.numerics.cases import AnyCase, BesideIdeal, KernelCase, Same, named
 from stack.validation.numerics.judging import Judgement, beside_ideal, judge
@@ -31,6 +31,7 @@ _ENDING = 10.0
 _EACH = 3 * 10**9
 """Bytes that a case takes at most. Cases with large weights take more, and only one of them runs at a time."""
 _PR_SET_PDEATHSIG = 1
+_UNSEEN = "the PTX of primitives.cuh and csrc/*.cu: a CPU runs replacements for them, only a GPU's cases run them"
 WATCHED = ("vllm", "flashinfer")
 """The packages whose imported modules a case reports, because patches change them."""
 
@@ -68,6 +69,8 @@ def outcome(case: AnyCase) -> Json:
         result = _sanitized(case) if isinstance(case, Sanitized) else _same(case) if isinstance(case, Same) else _held(case)
     except Exception as error:  # any exception of a kernel is a failure of the case
         result = {"outcome": "failed", "why": _line(f"{type(error).__name__}: {error}")}
+    if ON_CPU in case.name and "measured" in result:
+        result["measured"][NOT_COMPILED] = _UNSEEN
     here = capability()
     # One of the listed GPUs is enough: if this machine has one, record only that.
     return _json(case, result, time.monotonic() - began, [here] if here in case.needs else None)

@@ -43,10 +43,9 @@ ROUTER = "mxfp4-moe/vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm
 _MARLIN = ("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN")
 _FOUR_BITS = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "marlin")
 _QKV_O = ("--quantization-config", '{"linear":"mxfp4"}', "--linear-backend", "marlin")
-_DECODE = (
-    *("--moe-backend", "flashinfer_decode", "--attention-backend", "TRITON_ATTN"),
-    *("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "flashinfer_gemv"),
-)
+_EXPERTS = ("--moe-backend", "flashinfer_decode")
+_GEMV = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "flashinfer_gemv")
+_DECODE = (*_EXPERTS, "--attention-backend", "TRITON_ATTN", *_GEMV)
 _SPARK = (
     "--quantization-config",
     '{"linear":"mxfp4","lm_head":"mxfp4"}',
@@ -73,7 +72,8 @@ RECIPES = (
         "decode",
         _DECODE,
         (
-            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches.",
+            # Of all batches, or on SM90 of fewer than 33 tokens beside FlashInfer's prefill kernel.
+            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of ",
             "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 16 tokens.",
             "TRITON_ATTN backend",
             "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
@@ -81,6 +81,16 @@ RECIPES = (
         ),
         profiled=True,
         gpus=_BOTH,
+    ),
+    # The stack's kernels for experts of few and of many tokens with vLLM's own attention.
+    Recipe(
+        "fast",
+        (*_EXPERTS, *_GEMV),
+        (
+            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of fewer than 33 tokens, 'flashinfer_mxfp4_moe_prefill' for more.",
+            "Using FLASH_ATTN attention backend",
+            "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
+        ),
     ),
     # The recipe gpt-oss-120b-spark, and the same with the kernels for few tokens: what a Spark's owner chooses between. FlashInfer compiles
     # the attention of both, and CUTLASS's experts of the second.
@@ -110,6 +120,8 @@ COMPARISONS = (
     Comparison("padding", "marlin", "marlin-padded", MappingProxyType({"decode": 1.0, "prefill": 0.95})),
     # The kernels for few tokens. Their speed in prefill, for which they are not meant, is measured but has no bar.
     Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
+    # Prompts and answers of one server, with one copy of the weights, beside what vLLM chooses.
+    Comparison("fast", "fast", "default", MappingProxyType({"decode": 1.6, "prefill": 0.95})),
     # A Spark is bound by its memory, and both read the same weights: the decode kernels must not be slower.
     Comparison("spark-kernels", "spark-decode", "spark", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),
     Comparison("marlin-kernels", "decode", "marlin", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),

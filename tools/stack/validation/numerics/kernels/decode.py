@@ -22,6 +22,7 @@ from stack.validation.numerics.judging import wrongly_padded
 from stack.validation.numerics.kernels import Kernel, cuda
 from stack.validation.numerics.kernels.environment import gpu, missing
 from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.routes import Padded
 
 CAPABLE = ("sm80", "sm90", "sm100", "sm120", "sm121")
 MOST = 16
@@ -116,6 +117,8 @@ def experts(
     if chooses:
         route = {"routing_logits": _gpu(layer.logits).bfloat16(), "top_k": layer.top}
     where = {"expert_map": _gpu(of_all)} if layer.elsewhere else {}
+    if isinstance(layer, Padded):
+        where["is_padding"] = _gpu(layer.padding != 0)
 
     def once(x: Any = x, **more: Any) -> npt.NDArray[np.float32]:
         out = torch.full_like(x, torch.nan)
@@ -124,7 +127,7 @@ def experts(
         return _array(out)
 
     whole = steady(once)
-    if chooses:
+    if chooses and not isinstance(layer, Padded):
         padding = np.arange(layer.tokens) % 3 == 1
         marked, logits = _gpu(padding), route["routing_logits"]
         spoiled = x.masked_fill(marked[:, None], torch.nan)

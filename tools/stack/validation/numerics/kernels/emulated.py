@@ -18,6 +18,10 @@ from stack.validation.numerics.blocks import Rounding
 from stack.validation.numerics.experts import Experts, Sizes
 from stack.validation.numerics.kernels import Kernel
 from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.routes import Padded
+
+PROCESSORS = 48
+"""Multiprocessors of a GB10: the dense kernel chooses the shape of its blocks by their number."""
 
 
 def lacks() -> str:
@@ -36,14 +40,19 @@ def experts(layer: Experts, stored_as: Sizes | None = None, *, chooses: bool = F
     """
     from laboratory import mxfp4  # noqa: PLC0415
 
-    return mxfp4.decoded(mxfp4.machine(), layer, stored_as or (layer.hidden, layer.intermediate), chooses=chooses)
+    padding = layer.padding if isinstance(layer, Padded) else None
+    sizes = stored_as or (layer.hidden, layer.intermediate)
+    return mxfp4.decoded(mxfp4.machine(), layer, sizes, chooses=chooses, padding=padding)
 
 
-def dense(layer: Linear) -> npt.ArrayLike:
-    """Run FlashInfer's dense layer for few tokens, on a weight laid out as in a checkpoint: [tokens, outputs]."""
+def dense(layer: Linear, processors: int = PROCESSORS) -> npt.ArrayLike:
+    """Run FlashInfer's dense layer for few tokens, on a weight laid out as in a checkpoint: [tokens, outputs].
+
+    `processors`: multiprocessors. With few of them a single token takes another kernel, for many rows.
+    """
     from laboratory import mxfp4  # noqa: PLC0415
 
-    return mxfp4.multiplied(mxfp4.machine(), layer)
+    return mxfp4.multiplied(mxfp4.machine(), layer, processors)
 
 
 def _quantizes(rounding: Rounding) -> Compared:
@@ -73,3 +82,5 @@ def wide(hidden: int, intermediate: int) -> Kernel[Experts]:
 EXPERTS: Kernel[Experts] = Kernel("mxfp4-decode-emulated", ("cpu",), lacks, experts)
 CHOOSING: Kernel[Experts] = Kernel("mxfp4-decode-choosing-emulated", ("cpu",), lacks, partial(experts, chooses=True))
 DENSE: Kernel[Linear] = Kernel("mxfp4-gemv-emulated", ("cpu",), lacks, dense)
+MANY_ROWS: Kernel[Linear] = replace(DENSE, run=partial(dense, processors=1))
+"""Where each multiprocessor has many rows, the kernel for a single token multiplies in fixed point."""
