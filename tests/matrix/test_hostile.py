@@ -13,7 +13,7 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
-from stack.matrix import kept, local, on_node, on_ray, parcel
+from stack.matrix import kept, local, on_node, on_ray, parcel, running
 from stack.matrix.ended import Ended, State
 from stack.matrix.job import Job, Kind, Needs
 
@@ -48,6 +48,15 @@ def test_a_log_is_not_written_through_a_link(tmp_path: Path, kind: str, monkeypa
         assert run(tmp_path / "root", "print(1)", monkeypatch).state is State.PASSED
         assert (logs / "wheels.log").read_text() == "$ stack build wheels\n1\n"
     assert (mine / "wheels.log").read_text() == "mine"
+
+
+def test_a_lock_is_not_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/.stack").symlink_to(tmp_path / "mine")
+    with pytest.raises(StackError, match="a link"), running.alone(tmp_path / "root", lambda: None):
+        raise AssertionError
+    assert [*(tmp_path / "mine").iterdir()] == []
 
 
 def test_a_job_that_writes_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
