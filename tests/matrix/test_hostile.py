@@ -172,3 +172,15 @@ def test_the_name_of_its_machine_cannot_steer_a_terminal(tmp_path: Path) -> None
     assert ended.state is State.PASSED
     assert ended.host.isprintable()
     assert len(ended.host) <= 80
+
+
+def test_a_job_on_another_machine_that_writes_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys, time\nfor _ in range(300): sys.stdout.write('y' * 100_000); time.sleep(0.01)"
+    monkeypatch.setattr(local, "command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(importlib.import_module("stack.matrix.log"), "LARGEST", 1 << 20)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/pins.toml").write_text("")
+    back = on_node.run(on_node.Order(JOB, str(tmp_path / "cache")), parcel.pack(tmp_path / "root"))
+    assert back.log.startswith(b"$ stack build wheels\ny") or len(back.log) == on_node._LONGEST
+    assert back.log.endswith(b"ended, since its output has more than 1048576 bytes\n")
+    assert back.code != 0
