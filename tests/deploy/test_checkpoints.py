@@ -14,6 +14,14 @@ SHAPE = asdict(OURS)
 GPT_OSS = [name for name in checkpoints.known() if checkpoints.load(name).shape is not None]
 
 
+@pytest.mark.parametrize("name", sorted(SHAPE))
+@pytest.mark.parametrize("value", [10**9, 10**30])
+def test_a_configuration_cannot_ask_for_a_billion_layers(tmp_path: Path, name: str, value: int) -> None:
+    """Each layer has a cache of its own, for which memory is taken."""
+    with pytest.raises(StackError, match=f"{name} is (too large|10)"):
+        checkpoints.shape_of(SHAPE | {name: value}, tmp_path / "config.json")
+
+
 def test_what_nobody_has_seen_is_left_out() -> None:
     found = [checkpoints.load(name) for name in checkpoints.known()]
     assert GPT_OSS == ["gpt-oss-120b", "gpt-oss-20b"]

@@ -235,6 +235,13 @@ def test_an_answer_that_repeats_the_token(hub: Hub) -> None:
     assert line.startswith("github.com knows no up/gamma (Who is ...? [31m; ...; a b): ")
 
 
+def test_an_answer_that_is_nested_deeply(hub: Hub) -> None:
+    """JSON of this depth can be parsed; a function that calls itself that often cannot end."""
+    said = '{"message": ' + '{"a": ' * 900 + '"x"' + "}" * 901
+    hub.trouble("GET /repos", Answer(404, said.encode()))
+    assert refusal(lambda: GitHub("github.com").default_branch(UPSTREAM)).startswith("github.com knows no up/gamma: ")
+
+
 def test_nobody_answers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:1")
     monkeypatch.setattr(asking, "_PAUSE", 0.01)

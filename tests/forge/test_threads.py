@@ -208,12 +208,12 @@ def test_gitlab_carries_out_no_line_of_a_text(hub: Hub, own: Threads) -> None:
     """GitLab would do what a line such as `/close` says, with the rights of the token."""
     own.open_issue("One", "text\n/close\n/label ~x", ())
     own.edit_issue(1, "One", "/assign @me", ThreadState.OPEN)
-    own.add_comment(1, "/close\nsrc/a.py and /usr")
+    own.add_comment(1, "/close\n/Close\n/MERGE\nsrc/a.py and /usr")
     own.open_pull("stack-watch/gamma", "main", "One", "/merge")
     sent = [body.decode() for body in hub.sent]
     assert len(sent) == 4
     assert not [text for text in sent if '"/' in text or "\\n/" in text]
-    assert own.comments(1)[0].body == "&#47;close\nsrc/a.py and /usr"
+    assert own.comments(1)[0].body == "&#47;close\n&#47;Close\n&#47;MERGE\nsrc/a.py and /usr"
 
 
 @pytest.mark.parametrize("kind", ["gitlab"])

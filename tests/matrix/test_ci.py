@@ -40,6 +40,9 @@ JOBS = (
 )
 
 
+IMAGE = Job("image", Kind.IMAGES, ("image", "build"), Needs(), outputs=(".stack/matrix/image",))
+
+
 def parsed(text: str) -> dict[str, Any]:
     return dict(yaml.safe_load(re.sub(r"^on:", '"on":', text, flags=re.MULTILINE)))
 
@@ -165,6 +168,7 @@ def gitlab_schema(file: Path) -> int:
         ci.gitlab("fork/", PLAN),
         formats.gitlab(JOBS, "python:3.12", ("cpu",), "fork/"),
         formats.gitlab((), "x", ()),
+        formats.gitlab((IMAGE,), "x", ()),
     ],
 )
 def test_gitlabs_files_follow_its_schema(text: str, tmp_path: Path) -> None:
@@ -191,6 +195,18 @@ def test_gitlabs_child_has_a_job_each_and_judges_at_the_end() -> None:
     assert made["verdict"]["needs"] == ["kernels-sm121"]
     assert made["verdict"]["script"] == ["stack verdict require --gate cpu .stack/verdicts/*.json"]
     assert f"git-carry=={__version__}" in made["default"]["before_script"][1]
+
+
+def test_no_job_of_gitlabs_has_the_name_of_a_keyword() -> None:
+    """GitLab refuses the whole pipeline if its image is a job."""
+    made = yaml.safe_load(formats.gitlab([IMAGE], "python:3.12", ()))
+    assert [name for name in made if name not in ("stages", "default")] == ["image-job"]
+    assert made["image-job"]["artifacts"]["paths"] == [".stack/matrix/image"]
+
+
+def test_a_gate_is_one_word_of_the_shell() -> None:
+    made = yaml.safe_load(formats.gitlab(JOBS, "python:3.12", ("x; id",)))
+    assert made["verdict"]["script"] == ["stack verdict require --gate 'x; id' .stack/verdicts/*.json"]
 
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])

@@ -195,6 +195,12 @@ def test_the_job_that_writes_takes_no_cache_from_the_one_with_upstreams_code() -
     assert "cache" not in jobs(BOTH_JOBS[Kind.GITLAB])["stack-watch"]
 
 
+def test_the_job_that_writes_starts_from_a_checkout_of_its_own_at_gitlab() -> None:
+    """A runner keeps a project's folder between jobs: upstream's code could have changed .git/config there."""
+    assert jobs(BOTH_JOBS[Kind.GITLAB])["stack-watch"]["variables"] == {"GIT_STRATEGY": "clone"}
+    assert "python3 -m venv --clear .stack-watch/venv ||" in BOTH_JOBS[Kind.GITLAB]
+
+
 HELPERS = [
     pytest.param(PLAIN, "GH_TOKEN", id="github"),
     pytest.param(text(Kind.FORGEJO), "FORGEJO_TOKEN", id="forgejo"),

@@ -132,6 +132,14 @@ def test_a_stranger_cannot_offer_an_issue_or_an_outcome() -> None:
     assert model.issues[0] == theirs
 
 
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_a_stranger_cannot_stop_the_night_with_a_nested_mark(depth: int) -> None:
+    state = '{"day": ' + "[" * depth + "]" * depth + "}"
+    theirs = Thread(1, "t", f"<!-- stack-watch issue gamma {state} -->", ThreadState.OPEN, author="stranger")
+    assert kinds(run(Model([theirs]), BAD)) == [OpenIssue]
+    assert marks.pull(f"<!-- stack-watch pull gamma {state} -->", "gamma") is not None
+
+
 @pytest.mark.parametrize("state", ["{}", '{"day": "soon", "opened": 3}', "{[}", '{"day": "9999-99-99"}'])
 def test_a_damaged_mark_is_written_anew(state: str) -> None:
     model = Model([Thread(1, "t", f"<!-- stack-watch issue gamma {state} -->\ntext", ThreadState.OPEN, author=US)])

@@ -12,7 +12,8 @@ from stack.cli.matrix_options import choice_options, listed_jobs
 from stack.cli.sentences import say, tell
 from stack.matrix import formats, on_ray, running
 from stack.matrix import local as here
-from stack.matrix.ended import Ended, Engine, State, log_of
+from stack.matrix import log as logs
+from stack.matrix.ended import Ended, Engine, State
 
 _COLOURS = {"passed": "green", "kept": "green", "failed": "bold red", "lost": "bold red", "not here": "yellow"}
 
@@ -85,7 +86,7 @@ def run(
 
 
 def _ended_json(root: Path, end: Ended) -> dict[str, object]:
-    log = log_of(root, end.job)
+    log = logs.path(root, end.job)
     return {
         **formats.as_json(end.job),
         "state": end.state.value,

@@ -9,6 +9,8 @@ from typing import Any
 
 from stack.base.errors import StackError
 from stack.deploy.data import DATA
+from stack.deploy.shapes.keys import MOST
+from stack.deploy.shapes.source import LAYERS
 from stack.model import document
 from stack.model.document import Table
 
@@ -127,4 +129,6 @@ def _shape(table: Table) -> Shape:
     for name in Shape.__slots__:
         if not getattr(made, name):
             raise table.error(name, "is 0", "write a number above 0")
+        if getattr(made, name) > (LAYERS if name == "num_hidden_layers" else MOST):
+            raise table.error(name, "is too large", "name a config.json as its model is published with")
     return made

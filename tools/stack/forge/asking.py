@@ -38,6 +38,8 @@ _UNKNOWN = 401
 _LIMITED = (403, 429)
 _BUSY = (500, 502, 503, 504)
 _LONGEST = 300
+_DEPTH = 4
+"""Objects within objects in which remarks are looked for; GitLab has two."""
 _LIMIT_ENDS = ("please wait a few minutes before you try again.", "please retry your request again later.")
 """How the message of an exceeded limit ends, if it does not name the limit."""
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -217,13 +219,13 @@ def _messages(data: object) -> Iterator[str]:
             yield from _texts(said)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts(value: object, depth: int = _DEPTH) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         yield from (entry for entry in value if isinstance(entry, str))
-    elif isinstance(value, dict):
-        yield from (f"{key} {text}" for key, entries in value.items() for text in _texts(entries))
+    elif isinstance(value, dict) and depth:
+        yield from (f"{key} {text}" for key, entries in value.items() for text in _texts(entries, depth - 1))
 
 
 def _pause(error: StatusError) -> float | None:

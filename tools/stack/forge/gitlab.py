@@ -21,8 +21,8 @@ SCHEDULE = "stack-watch"
 DRAFT = "Draft: "
 _DEVELOPER = 30
 """The access level that may write to the repository."""
-_COMMAND = re.compile(r"^/(?=[a-z])", re.MULTILINE)
-"""The beginning of a line that GitLab would carry out with the token's rights, such as `/close`."""
+_COMMAND = re.compile(r"^/(?=[a-z])", re.MULTILINE | re.IGNORECASE)
+"""The beginning of a line that GitLab would carry out with the token's rights, such as `/close` or `/Close`."""
 _SLASH = "&#47;"
 _STATES = {"opened": ThreadState.OPEN, "closed": ThreadState.CLOSED}
 _ENDED = {"success": "success", "failed": "failure", "canceled": "cancelled", "skipped": "skipped"}

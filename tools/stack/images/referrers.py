@@ -8,12 +8,13 @@ writers can replace each other's index, so it is read again after it was written
 import itertools
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from stack.base.errors import StackError
 from stack.base.text import counted
@@ -109,7 +110,10 @@ def bundles(entries: Sequence[Mapping[str, Any]], manifest: Blob, blob: Blob) ->
     for entry in entries:
         name, size, kind = entry.get("digest"), entry.get("size"), entry.get("artifactType")
         # cosign 3 names the type of the configuration instead, so what counts is the artifact.
-        if kind not in (None, EMPTY, bundle.TYPE) or not isinstance(name, str) or not isinstance(size, int) or name in found:
+        if kind not in (None, EMPTY, bundle.TYPE) or not isinstance(size, int):
+            continue
+        # What is no digest could name a tag, whose content nothing is compared with, or a place elsewhere.
+        if not _is_digest(name) or name in found:
             continue
         # An artifact that is listed and was deleted is passed over, too.
         with suppress(_OtherError, Absent):
@@ -119,6 +123,10 @@ def bundles(entries: Sequence[Mapping[str, Any]], manifest: Blob, blob: Blob) ->
                 raise StackError(f"the bundles of an image have more than {_TOTAL} bytes", "do not use this image")
             found[name] = Referrer(name, blob(parsed.blob, parsed.size), parsed.predicate, parsed.subject)
     return tuple(found.values())
+
+
+def _is_digest(name: object) -> TypeGuard[str]:
+    return isinstance(name, str) and re.fullmatch(DIGEST, name) is not None
 
 
 class _OtherError(Exception):
@@ -194,7 +202,7 @@ def enlist(client: RegistryClient, subject: str, added: Sequence[Descriptor]) ->
         seen |= present
         gone = seen.keys() - present.keys()
         if unknown := gone - there:  # asked before the index is read again: little time may pass until it is written
-            there |= {name for name in unknown if _index(client, name) is not None}
+            there |= {name for name in unknown if _is_digest(name) and _index(client, name) is not None}
             seen = {name: entry for name, entry in seen.items() if name not in unknown - there}
             continue
         if not gone:

@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Protocol
 
 from stack.base.progress import Progress
@@ -13,8 +12,6 @@ from stack.matrix.job import Job
 
 _LONGEST = 200
 """Characters of a reason."""
-_READ = 64 << 10
-"""Bytes at the end of a log in which its last line is looked for."""
 
 
 class State(StrEnum):
@@ -56,19 +53,9 @@ class Engine(Protocol):
         """Run jobs; yield each one as it ends."""
 
 
-def log_of(root: Path, job: Job) -> Path:
-    """Return the path of a job's log."""
-    return root / ".stack/matrix/logs" / f"{job.name}.log"
-
-
-def header(job: Job) -> bytes:
-    """Return the first lines of a job's log."""
-    return f"$ {job.command}\n".encode()
-
-
 def of_process(job: Job, code: int, seconds: float, host: str, log: bytes) -> Ended:
-    """Judge a job by its exit code; the last line of its log is the reason of a failure."""
+    """Judge a job by its exit code; the last line of `log`, the end of its log, is the reason of a failure."""
     if code == 0:
         return Ended(job, State.PASSED, seconds, host, 0)
-    said = printable(last_line(log[-_READ:].decode("utf-8", "replace")))
+    said = printable(last_line(log.decode("utf-8", "replace")))
     return Ended(job, State.FAILED, seconds, host, code, shortened(f"exit code {code}: {said}", _LONGEST))

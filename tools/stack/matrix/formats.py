@@ -2,6 +2,7 @@
 """Write the list of jobs as a CI takes it: a matrix of GitHub, a child pipeline of GitLab."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -20,6 +21,25 @@ INSTALL = (
 )
 """Shell commands that install this tool for a job of GitLab."""
 _EXPIRES = "1 week"
+_KEYWORDS = frozenset(
+    {
+        *(
+            "after_script",
+            "before_script",
+            "cache",
+            "default",
+            "image",
+            "include",
+            "pages",
+            "services",
+            "spec",
+            "stages",
+            "types",
+        ),
+        *("variables", "workflow"),
+    }
+)
+"""Names that GitLab takes for something else than a job."""
 
 
 class Where(StrEnum):
@@ -88,19 +108,23 @@ def gitlab(jobs: Sequence[Job], image: str, gates: Sequence[str], folder: str = 
     pipeline: dict[str, Any] = {
         "stages": ["jobs", "verdict"],
         "default": {"before_script": [*INSTALL, *([f"cd './{folder}'"] if folder else [])]},
-        **{job.name: _gitlab_job(job, image, folder) for job in jobs},
+        **{_gitlab_name(job): _gitlab_job(job, image, folder) for job in jobs},
     }
-    judged = [job.name for job in jobs if job.kind in (Kind.KERNELS, Kind.SERVERS)]
+    judged = [_gitlab_name(job) for job in jobs if job.kind in (Kind.KERNELS, Kind.SERVERS)]
     if gates and judged:
         pipeline["verdict"] = {
             "stage": "verdict",
             "image": image,
             "needs": judged,
-            "script": [f"stack verdict require --gate {gate} {VERDICTS}/*.json" for gate in gates],
+            "script": [f"stack verdict require --gate {shlex.quote(gate)} {VERDICTS}/*.json" for gate in gates],
         }
     elif not jobs:
         pipeline["nothing"] = {"stage": "jobs", "image": image, "before_script": [], "script": ["echo no job"]}
     return yaml.safe_dump(pipeline, sort_keys=False, width=1000)
+
+
+def _gitlab_name(job: Job) -> str:
+    return f"{job.name}-job" if job.name in _KEYWORDS else job.name
 
 
 def _gitlab_job(job: Job, image: str, folder: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 """Results of jobs, kept in the cache by what they depend on, so that a second run takes up where the first one ended."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,15 +66,15 @@ def hashes(root: Path, job: Job) -> dict[str, str]:
 
 
 def left(root: Path, job: Job) -> Iterator[Path]:
-    """Yield the files that a job left; links are not followed."""
+    """Yield the regular files that a job left; links are not followed, and a pipe would not end."""
     for output in job.outputs:
         place = root / output
-        if place.is_symlink():
-            continue
+        if place.resolve() != root.resolve() / output:
+            continue  # it, or a folder above it, is a link
         if place.is_file():
             yield place
         for folder, _, names in os.walk(place):
-            yield from (Path(folder, name) for name in sorted(names) if not Path(folder, name).is_symlink())
+            yield from (file for name in sorted(names) if stat.S_ISREG((file := Path(folder, name)).lstat().st_mode))
 
 
 def _same(root: Path, path: str, sha256: str) -> bool:

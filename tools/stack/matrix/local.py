@@ -13,15 +13,13 @@ from typing import IO
 
 from stack.base import die_with_parent
 from stack.base.progress import Progress
-from stack.matrix import ended
+from stack.matrix import ended, log
 from stack.matrix.ended import Ended, State
 from stack.matrix.job import Job
 from stack.validation import machine
 
 _LOOKED = 0.05
 """Seconds between two looks at the running jobs."""
-_ENDING = 20
-"""Seconds that the processes of an interrupted job get to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,31 +108,29 @@ class Local:
         return [gpu for gpu in range(self.capacity.gpus) if gpu not in taken]
 
     def _start(self, job: Job) -> _Running:
-        path = ended.log_of(self.root, job)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        log = path.open("w+b")
-        log.write(ended.header(job))
-        log.flush()
+        opened = log.create(self.root, job)
         gpus = tuple(self._free_gpus()[: job.needs.gpus])
         process = subprocess.Popen(
             command(self.root, self.cache, job),
             cwd=self.root,
             env={**os.environ, **_gpu_variables(gpus)},
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=opened,
             stderr=subprocess.STDOUT,
             pass_fds=(self.held,),
         )
-        return _Running(job, process, log, time.monotonic(), gpus)
+        return _Running(job, process, opened, time.monotonic(), gpus)
 
     def _finished(self) -> Iterator[Ended]:
         """Wait for a while; yield the jobs that have ended."""
         time.sleep(_LOOKED)
+        for each in self._now:
+            if each.process.poll() is None:
+                log.bound(each.log, each.process)
         for each in [each for each in self._now if each.process.poll() is not None]:
             self._now.remove(each)
-            with each.log as log:
-                log.seek(0)
-                text = log.read()
+            with each.log as opened:
+                text = log.tail(opened)
             seconds = time.monotonic() - each.began
             yield ended.of_process(each.job, each.process.returncode, seconds, platform.node(), text)
 
@@ -143,10 +139,7 @@ class Local:
         for each in self._now:
             each.process.terminate()
         for each in self._now:
-            try:
-                each.process.wait(_ENDING)
-            except subprocess.TimeoutExpired:
-                each.process.kill()
+            log.end(each.process)
             each.log.close()
         self._now.clear()
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from stack import __version__
 from stack.base import die_with_parent
 from stack.base.errors import StackError
-from stack.matrix import ended, local, parcel
+from stack.matrix import local, log, parcel
 from stack.matrix.job import Job
 from stack.store import cache
 
 _LONGEST = 8 << 20
 """Bytes of a log that are brought back, from its end."""
+_LOOKED = 0.2
+"""Seconds between two looks at the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,24 @@ def run(order: Order, packed: bytes) -> Returned:
         )
     home = cache.root(Path(order.cache) if order.cache is not None else None)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="stack-job-") as name, tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryDirectory(prefix="stack-job-") as name, tempfile.TemporaryFile() as opened:
         root = Path(name, "stack")
         parcel.unpack(packed, root)
-        log.write(ended.header(order.job))
-        log.flush()
-        done = subprocess.run(
+        log.begin(opened, order.job)
+        process = subprocess.Popen(
             # A worker of Ray that ends kills its children, which would orphan theirs: the second watchdog ends them.
             [sys.executable, "-I", die_with_parent.__file__, "-", *local.command(root, home, order.job)],
             cwd=root,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=opened,
             stderr=subprocess.STDOUT,
-            check=False,
         )
-        log.seek(max(0, log.seek(0, 2) - _LONGEST))
-        outputs = parcel.outputs(root, order.job)
-        return Returned(done.returncode, time.monotonic() - began, platform.node(), log.read(), outputs)
+        try:
+            while process.poll() is None:
+                time.sleep(_LOOKED)
+                log.bound(opened, process)
+        finally:
+            if process.poll() is None:
+                log.end(process)
+        text, outputs = log.tail(opened, _LONGEST), parcel.outputs(root, order.job)
+        return Returned(process.returncode, time.monotonic() - began, platform.node(), text, outputs)

@@ -3,6 +3,7 @@
 
 import contextlib
 import importlib
+import math
 import os
 import re
 import socket
@@ -15,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.base.text import counted, last_line, printable, shortened
-from stack.matrix import ended, on_node, parcel
+from stack.matrix import ended, log, on_node, parcel
 from stack.matrix.ended import Ended, State
 from stack.matrix.job import Job
-from stack.store import cache
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,6 +36,8 @@ _REACHED = 10.0
 """Seconds that the cluster may take to accept a connection."""
 _REASON = 200
 """Characters of a reason."""
+_HOST = 80
+"""Characters of a machine's name."""
 
 
 @dataclass(slots=True)
@@ -101,11 +103,13 @@ class Ray:
             return Ended(
                 job, State.LOST, why=f"its machine died, also in {counted(self.retries, 'repetition')}: {_said(failed)}"
             )
-        log = ended.log_of(self.root, job)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        cache.put(log, back.log)
-        parcel.bring(back.outputs, self.root, job)
-        return ended.of_process(job, back.code, back.seconds, back.host, back.log)
+        try:
+            _check(back)
+            log.write(self.root, job, back.log)
+            parcel.bring(back.outputs, self.root, job)
+        except StackError as failed:
+            return Ended(job, State.FAILED, why=shortened(failed.problem, _REASON))
+        return ended.of_process(job, back.code, back.seconds, shortened(printable(back.host), _HOST), back.log)
 
     def _without_machine(self, ray: "ModuleType", waiting: Mapping[Any, Job]) -> list[tuple[Any, str]]:
         """Return the tasks for which no machine has been there for long: the last one that fits has died."""
@@ -168,6 +172,19 @@ def _lacks(job: Job, machines: Sequence[Mapping[str, float]]) -> str:
         return ""
     words = [*job.needs.labels, counted(job.needs.cpus, "CPU"), f"{job.needs.memory} GB"]
     return f"no machine of the cluster has {', '.join(words)}"
+
+
+def _check(back: on_node.Returned) -> None:
+    """Refuse what is no result of this program.
+
+    Raises:
+        StackError: It has another form.
+
+    """
+    kinds = {"code": int, "seconds": float, "host": str, "log": bytes, "outputs": bytes}
+    fits = isinstance(back, on_node.Returned) and all(type(getattr(back, name)) is kind for name, kind in kinds.items())
+    if not fits or not math.isfinite(back.seconds) or len(back.log) > log.LARGEST:
+        raise StackError("its machine returned something other than a result", "install the same git-carry there")
 
 
 def _said(failed: Exception) -> str:

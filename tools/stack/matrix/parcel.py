@@ -7,10 +7,11 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from stack.base import files
 from stack.base.errors import StackError
 from stack.matrix import kept
 from stack.matrix.job import Job
-from stack.store import cache, git
+from stack.store import git
 
 _LARGEST = 256 << 20
 """Bytes of the largest stack that is sent: a stack is patches and texts."""
@@ -53,12 +54,12 @@ def outputs(root: Path, job: Job) -> bytes:
         StackError: They are too large to be sent.
 
     """
-    files = [*kept.left(root, job)]
-    if sum(file.stat().st_size for file in files) > LARGEST:
+    left = [*kept.left(root, job)]
+    if sum(file.stat().st_size for file in left) > LARGEST:
         raise StackError(f"the files of {job.name} are larger than {LARGEST >> 30} GiB", "run this job with --local")
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
-        for file in files:
+        for file in left:
             _add(archive, file, file.relative_to(root).as_posix())
     return made.getvalue()
 
@@ -67,17 +68,31 @@ def bring(packed: bytes, root: Path, job: Job) -> None:
     """Write the files that a job left on another machine; each appears under its name when it is complete.
 
     Raises:
-        StackError: A file is not one that the job may leave.
+        StackError: A file is not one that the job may leave, they are too large, or a folder here is a link.
 
     """
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for member in archive:
-            data = archive.extractfile(member) if member.isreg() else None
-            if data is None or not _is_below(member.name, job.outputs):
-                raise StackError(f"{job.name} sent {member.name!r:.200}, which is none of its files", "look at that machine")
-            target = root / member.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            cache.put(target, data.read())
+    try:
+        with files.opened(root) as top, tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
+            room = LARGEST
+            for member in archive:
+                room -= member.size
+                if room < 0:
+                    raise StackError(f"{job.name} sent more than {LARGEST >> 30} GiB", "look at that machine")
+                data = archive.extractfile(member) if member.isreg() and not member.issparse() else None
+                if data is None or not _is_below(member.name, job.outputs):
+                    raise StackError(
+                        f"{job.name} sent {member.name!r:.200}, which is none of its files", "look at that machine"
+                    )
+                _write(top, PurePosixPath(member.name), data.read())
+    except (tarfile.TarError, ValueError, EOFError) as bad:
+        raise StackError(f"{job.name} sent files that cannot be unpacked", "look at that machine") from bad
+
+
+def _write(top: files.Folder, path: PurePosixPath, data: bytes) -> None:
+    """Write a file below a folder; no link in it is followed."""
+    with top.below(*path.parts[:-1], create=True) as folder:
+        folder.write(f".{path.name}.part", data)
+        folder.move(f".{path.name}.part", folder, path.name)
 
 
 def _is_below(name: str, folders: Iterable[str]) -> bool:
@@ -92,9 +107,9 @@ def _paths(root: Path) -> Iterator[str]:
         names = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
         yield from sorted(name for name in names if not _is_below(name, (".stack",)))
         return
-    for place, folders, files in os.walk(root):
+    for place, folders, found in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        yield from (Path(place, name).relative_to(root).as_posix() for name in sorted(files))
+        yield from (Path(place, name).relative_to(root).as_posix() for name in sorted(found))
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base import files
 from stack.base.progress import Progress, silent
 from stack.matrix import inputs, kept
 from stack.matrix.ended import Ended, Engine, State
@@ -59,8 +60,10 @@ def alone(root: Path, waiting: Callable[[], None]) -> Iterator[int]:
     The processes of a killed run may hold it for some seconds more. `waiting` is called once if another process holds it.
 
     Raises:
-        StackError: The lock file cannot be made.
+        StackError: The lock file cannot be made, or its folder is a link.
 
     """
+    with files.opened(root) as top, top.below(".stack", "matrix", create=True):
+        pass  # a link in a checkout would have the lock file made elsewhere
     with cache.lock(root / ".stack/matrix/run", waiting) as held:
         yield held

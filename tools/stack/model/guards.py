@@ -177,7 +177,22 @@ def path_fault(path: str) -> str:
     """Return why a text cannot be a path below a folder; empty if it can."""
     if not re.fullmatch(PATH, path):
         return "is not a path below the folder"
+    if fault := text_fault(path):
+        return fault
     return paths.fault(path.encode("utf-8", "surrogatepass"))
+
+
+def text_fault(text: str) -> str:
+    """Return why a text cannot stand in the file, or in a command of git; empty if it can."""
+    if len(text) > _LONGEST:
+        return f"has {len(text)} characters, more than {_LONGEST}"
+    if "\0" in text:
+        return "has a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    return ""
 
 
 def _target(table: Table, key: str, *, needs_member: bool) -> str:
@@ -196,8 +211,8 @@ def _path(table: Table, key: str) -> str:
 
 def _short(table: Table, key: str) -> str:
     text = table.text(key)
-    if len(text) > _LONGEST:
-        raise table.error(key, f"has {len(text)} characters", f"at most {_LONGEST} are read")
+    if fault := text_fault(text):
+        raise table.error(key, fault, f"write at most {_LONGEST} characters of text")
     return text
 
 

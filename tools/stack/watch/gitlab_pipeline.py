@@ -47,7 +47,7 @@ def _lines(made: Nightly) -> Iterator[str]:
         f'        && ${SWITCH} == "true" && $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH',
         "  before_script:",
         "    - |",
-        f"      python3 -m venv {_HERE}/venv ||",
+        f"      python3 -m venv --clear {_HERE}/venv ||",
         "        { apt-get update -qq && apt-get install -qq --yes git python3-venv && "
         f"python3 -m venv --clear {_HERE}/venv; }}",
         f"    - {_HERE}/venv/bin/python -m pip install --quiet {made.install}",
@@ -85,8 +85,8 @@ def _watch(made: Nightly) -> Iterator[str]:
         "    action: access",
     )
     yield from ("  resource_group: stack-watch # one at a time",)
-    if made.prove:  # no cache: the job with upstream's code could fill it
-        yield from ("  needs: [stack-watch-prove]",)
+    if made.prove:  # no cache, no old checkout: the job with upstream's code could change both, .git/config too
+        yield from ("  needs: [stack-watch-prove]", "  variables:", "    GIT_STRATEGY: clone")
     else:
         yield from ("  needs: []", *_cache(made, "stack-watch"))
     yield from (

@@ -91,7 +91,7 @@ def days_since(mark: IssueMark, today: date) -> int | None:
 def _parsed(text: str) -> dict[str, str]:
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # anybody may write an issue with a mark
         return {}
     return {key: value for key, value in read.items() if isinstance(value, str)}
 

@@ -138,6 +138,12 @@ class Elsewhere:
 
     def _patched(self, guard: Guard, here: Judgement) -> Judgement:
         """Say which module has the attribute now: the user's code has to name another one."""
+        try:
+            return self._in_modules(guard, here)
+        except RecursionError:  # a file is nested too deeply to be read
+            return here
+
+    def _in_modules(self, guard: Guard, here: Judgement) -> Judgement:
         targets: list[Guard] = []
         for path in self._defining(guard.member):
             found = self._view().members(path, guard.member)

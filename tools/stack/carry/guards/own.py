@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read files of the user's repository that are copies of upstream's."""
 
+import os
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -25,7 +26,11 @@ class Own:
 
         """
         place = self.root / path
-        if not place.resolve().is_relative_to(self.root):
+        try:
+            outside = not place.resolve().is_relative_to(self.root)
+        except (RuntimeError, OSError) as loop:  # Python before 3.13 raises a RuntimeError
+            raise StackError(f"{place} is a link that leads to itself", "name the file itself") from loop
+        if outside:
             raise StackError(f"{place} is a link that leaves the repository", "name the file itself")
         return document.read_bytes(place, missing=f"name a file below {self.root}", largest=LARGEST)
 
@@ -34,5 +39,6 @@ class Own:
         try:
             self.read(path)
         except StackError as failed:
-            return f"{path} cannot be read: {failed.problem}" if (self.root / path).is_file() else f"{path} of yours is gone"
+            there = os.path.isfile(self.root / path)  # noqa: PTH113  (`is_file` raises for a name that is too long)
+            return f"{path} cannot be read: {failed.problem}" if there else f"{path} of yours is gone"
         return ""

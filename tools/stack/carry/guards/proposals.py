@@ -2,6 +2,7 @@
 """Propose guards for a plug-in: the attributes that it replaces, and the files that it has copied from upstream."""
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from stack.base.errors import StackError
 from stack.carry.drift.outline import parse
 from stack.carry.drift.source import chain
 from stack.carry.drift.tree import ASIDE, Files
-from stack.carry.guards.own import Own
+from stack.carry.guards.own import LARGEST, Own
 from stack.carry.guards.recording import Wanted, filled
 from stack.carry.guards.standing import pinned
 from stack.carry.guards.view import Cache, View
@@ -28,6 +29,8 @@ _LONG = 12
 """Characters of a line that says something about where it comes from."""
 _ALIKE, _LEAST = 0.6, 15
 """Least share of a file's long lines that one upstream file has, and least number of them."""
+_LONGEST_PATH = 4096
+"""Bytes of a path at which the system refuses it (PATH_MAX of Linux)."""
 _SKIPPED = frozenset({"node_modules", "build", "dist", "venv", "site-packages", "stacks"})
 
 
@@ -93,16 +96,27 @@ def _sources(own: Own, folders: Sequence[Path]) -> dict[str, bytes]:
 
 
 def _python_files(place: Path) -> Iterator[Path]:
-    if place.is_file():
-        yield from [place] if place.suffix == ".py" else []
-        return
-    for entry in sorted(place.iterdir()):
-        if entry.name.startswith(".") or entry.is_symlink() or entry.name in _SKIPPED:
-            continue
-        if entry.is_dir():
-            yield from _python_files(entry)
-        elif entry.suffix == ".py" and entry.is_file():
-            yield entry
+    """Yield the Python files below a folder that are small enough to be read. Links are not followed."""
+    waiting = [place]
+    while waiting:  # folders may be nested deeper than functions may call each other
+        here = waiting.pop()
+        if here.is_dir():
+            waiting += reversed([entry for entry in _entries(here) if not entry.is_symlink() and not _is_skipped(entry.name)])
+        elif here.suffix == ".py" and here.is_file() and here.stat().st_size <= LARGEST:
+            yield here
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [entry for entry in sorted(folder.iterdir()) if len(os.fsencode(entry)) < _LONGEST_PATH]
+    except OSError as failed:
+        raise StackError(
+            f"{folder} cannot be read ({failed.strerror})", "check its rights, or name a smaller folder"
+        ) from failed
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(".") or name in _SKIPPED
 
 
 def _patched(stores: Stores, upstream: str, sources: Mapping[str, bytes]) -> Iterator[Proposal]:

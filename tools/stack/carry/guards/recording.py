@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.carry.guards import code
 from stack.carry.guards.judgement import Guarded
 from stack.carry.guards.judging import text_of
@@ -56,6 +57,9 @@ def check(wanted: Wanted) -> None:
         raise StackError(f"{wanted.target!r:.200} {fault}", "see stack guard add --help")
     if not wanted.reason.strip() or (wanted.kind in (Kind.TEXT, Kind.PATTERN) and not wanted.text.strip()):
         raise StackError("a guard needs a reason and a target that are not empty", 'add --reason "…"')
+    for what, text in (("reason", wanted.reason), ("text", wanted.text)):
+        if why := guards.text_fault(text):
+            raise StackError(f"the {what} {printable(text)!r:.100} {why}", "see docs/guards.md")
     if wanted.kind is Kind.PATTERN and (why := guards.pattern_fault(wanted.text)):
         raise StackError(f"the pattern {wanted.text!r:.200} {why}", "see docs/guards.md")
     if wanted.file and (why := guards.path_fault(wanted.file)):
@@ -131,6 +135,13 @@ def _copied_point(stores: Stores, upstream: str, revision: str) -> Point:
 
 def filled(guard: Guard, stores: Stores, point: Point) -> Guard | str:
     """Return a guard with what only the tree knows, or why the tree has no such target."""
+    try:
+        return _filled_at(guard, stores, point)
+    except RecursionError:
+        return f"{guard.path} is nested too deeply to be read"
+
+
+def _filled_at(guard: Guard, stores: Stores, point: Point) -> Guard | str:
     objects = stores.objects(guard.upstream)
     view = View(objects, objects.tree_of(point.commit), Cache())
     guard = replace(guard, at=point.named)
@@ -150,12 +161,9 @@ def filled(guard: Guard, stores: Stores, point: Point) -> Guard | str:
 
 def _patched(guard: Guard, view: View) -> Guard | str:
     module, _, member = guard.target.partition(":")
-    try:
-        found = view.attribute(module, member)
-        if found is not None:
-            return replace(guard, signature=code.signature(found.found), defined=found.path)
-    except RecursionError:
-        return f"{module} is nested too deeply to be read"
+    found = view.attribute(module, member)
+    if found is not None:
+        return replace(guard, signature=code.signature(found.found), defined=found.path)
     return f"there is no module {module}" if view.module(module) is None else f"{module} does not define or import {member}"
 
 
