@@ -20,9 +20,9 @@ _NEXT = {
     "github": ("in the repository's settings, under Actions, General, allow GitHub Actions to create pull requests",),
     "forgejo": ("make a token that may write the repository and its issues, and keep it as the secret STACK_WATCH_TOKEN",),
     "gitlab": (
-        "make a project access token (role Developer, scope api), and keep it as the variable STACK_WATCH_TOKEN:",
+        "make a project access token (role Developer, scope api), and keep it as the CI/CD variable STACK_WATCH_TOKEN; make the variable "
         "masked, protected, and limited to the environment stack-watch",
-        "make a pipeline schedule called stack-watch, with the variable STACK_WATCH=true",
+        "make a pipeline schedule with the description stack-watch and the variable STACK_WATCH=true",
     ),
 }
 """What is left to do after `init`, by the kind of forge."""
@@ -36,8 +36,10 @@ def print_written(written: "Written", kind: str) -> None:
     if not written.changed:
         say(f"{written.path} is up to date")
         return
-    say(f"wrote {written.path}")
-    say("next: commit it and push it to your default branch")
+    for path in (written.path, *written.beside):
+        say(f"wrote {path}")
+    it = "them" if written.beside else "it"
+    say(f"next: commit {it} and push {it} to your default branch")
     for line in _NEXT[kind]:
         say(line)
 
