@@ -130,7 +130,7 @@ FAULTS = [
     ("warps share the second launch's rings", MOE, "rings + warp * kDownRing", "rings", NO_BARRIER),
     ("who comes after finds the ring in use", MOE, "  wait_copies<0>();\n  sync_warp();\n", "", NO_BARRIER),
     ("warps do not meet before they add", MOE, SYNC + "\n  auto const row_of = [&down]", "\n  auto const row_of = [&down]", NO_BARRIER),
-    ("shared memory without the tokens", MOE, "kRoutingBytes + at_a_time * token_bytes(moe);", "kRoutingBytes;", NOT_SHARED),
+    ("shared memory without the tokens", MOE, "kRouting + at_a_time * token_bytes(moe);", "kRouting;", NOT_SHARED),
     ("shared memory without biases", MOE, " + static_cast<int>(sizeof(uint16_t)));", ");", OUTSIDE),
     ("shared memory without what teams say", MOE, "sizeof(Exchange);\n  constexpr int kTeams", "0;\n  constexpr int kTeams", OUTSIDE),
     ("biases where sums are", MOE, "(partial + plan.slices * moe.entries() * kDownRows)", "(partial)", NO_BARRIER),

@@ -2,7 +2,8 @@
 import pytest
 
 from stack.deploy import recipes
-from stack.validation.pack.recipes import PADDING, RECIPES, ROUTER, compared, of, served
+from stack.validation.pack import case_names
+from stack.validation.pack.recipes import COMPARISONS, PADDING, RECIPES, ROUTER, compared, of, served
 
 ALL = [recipe.name for recipe in of("sm90")]
 
@@ -18,9 +19,9 @@ def test_what_has_nothing_to_leave_out_is_served_unless_another_recipe_is_the_sa
 @pytest.mark.parametrize(
     ("patches", "names"),
     [
-        ({PADDING, ROUTER}, ["padding", "decode-kernels", "fast"]),
-        ({ROUTER}, ["decode-kernels", "fast"]),
-        (set(), ["decode-kernels", "fast"]),
+        ({PADDING, ROUTER}, ["padding", "decode-kernels", "all-kernels"]),
+        ({ROUTER}, ["decode-kernels", "all-kernels"]),
+        (set(), ["decode-kernels", "all-kernels"]),
     ],
 )
 def test_only_what_is_served_is_compared(patches: set[str], names: list[str]) -> None:
@@ -42,3 +43,9 @@ def test_what_a_spark_serves_there_is_what_its_recipe_serves(packed: str, name: 
     given = list(recipes.load(name).arguments)
     for flag, value in zip(recipe.arguments[::2], recipe.arguments[1::2], strict=True):
         assert value == given[len(given) - 1 - given[::-1].index(flag) + 1]
+
+
+def test_no_case_of_a_comparison_has_a_recipe_s_name() -> None:
+    of_recipes = [name for recipe in RECIPES for name in case_names.of_recipe(recipe)]
+    of_comparisons = [name for each in COMPARISONS for kind in each.least for name in case_names.of_comparison(each, kind)]
+    assert len({*of_recipes, *of_comparisons}) == len(of_recipes) + len(of_comparisons)

@@ -121,7 +121,7 @@ COMPARISONS = (
     # The kernels for few tokens. Their speed in prefill, for which they are not meant, is measured but has no bar.
     Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
     # Prompts and answers of one server, with one copy of the weights, beside what vLLM chooses.
-    Comparison("fast", "fast", "default", MappingProxyType({"decode": 1.6, "prefill": 0.95})),
+    Comparison("all-kernels", "fast", "default", MappingProxyType({"decode": 1.6, "prefill": 0.95})),
     # A Spark is bound by its memory, and both read the same weights: the decode kernels must not be slower.
     Comparison("spark-kernels", "spark-decode", "spark", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),
     Comparison("marlin-kernels", "decode", "marlin", MappingProxyType({"decode": 1.0}), gpus=("sm121",)),
