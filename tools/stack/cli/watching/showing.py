@@ -7,6 +7,7 @@ from stack.base.text import counted
 from stack.cli.common import print_table
 from stack.cli.sentences import say
 from stack.model.pins import MAIN
+from stack.watch.night import counted_rows
 
 if TYPE_CHECKING:
     from stack.forge.services import Service
@@ -48,7 +49,7 @@ def print_proved(each: "Proved") -> None:
     """Print how the proofs of one upstream ended."""
     lane = "" if each.lane == MAIN else f", lane {each.lane}"
     if each.release is None:
-        say(f"{each.upstream}{lane}: no newer release takes all patches")
+        say(f"{each.upstream}{lane}: no newer release takes all patches and keeps all guards")
         return
     say(f"{each.upstream} {each.release}{lane}: {counted(len(each.proofs), 'proof')}")
     for sentence in each.proofs:
@@ -65,7 +66,7 @@ def print_watched(each: "Watched", *, dry_run: bool) -> None:
             say(f"{each.upstream}: nothing newer")
         names = dict.fromkeys(row.name for _, row in each.night.open)
         if names:
-            say(f"{counted(len(names), 'patch')} for a person: {', '.join(names)}")
+            say(f"{counted_rows(names)} for a person: {', '.join(names)}")
     for write in each.writes:
         say(f"{'would ' if dry_run else ''}{write}")
     if not each.writes and each.problem is None:
