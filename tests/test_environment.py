@@ -25,7 +25,22 @@ CHOSEN = {
     "doctor/machine.py": ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TIKTOKEN_ENCODINGS_BASE", "TIKTOKEN_RS_CACHE_DIR"),
     "store/git.py": ("GIT_SSL*", "GIT_SSH*", "GIT_PROXY*", "GIT_HTTP*", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL", "GIT_CONFIG*"),
     "store/indexes.py": ("PIP_*",),
-    "forge/credentials.py": ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    "forge/credentials.py": (
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "GH_ENTERPRISE_TOKEN",
+        "GITHUB_ENTERPRISE_TOKEN",
+        "GITLAB_TOKEN",
+        "FORGEJO_TOKEN",
+    ),
+    "forge/services.py": (
+        "GH_HOST",
+        "GITHUB_API_URL",
+        "GITLAB_HOST",
+        "GITLAB_API_URL",
+        "FORGEJO_HOST",
+        "FORGEJO_API_URL",
+    ),
     "cli/program.py": ("_STACK_COMPLETE",),
     "owner/missing.py": (),  # looks for the key of the API only
     "owner/hub_client.py": (

@@ -202,6 +202,18 @@ def test_what_needs_no_stack_is_read_outside_of_one(option: str, tmp_path: Path)
     assert (refused.returncode, "pins.toml is missing" in refused.stderr) == (2, True)
 
 
+def test_a_script_is_checked_by_the_rules_outside_of_a_stack(tmp_path: Path) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text("vllm serve openai/gpt-oss-120b --host 127.0.0.1 --enforce-eager\n")
+    found = forked.run(["doctor", "--script", file, "--fix", "--json"], cwd=tmp_path)
+    findings = json.loads(found.stdout)["findings"]
+    assert found.returncode == 1
+    assert [each["check"] for each in findings if each["severity"] == "wrong"] == ["eager"]
+    [advice] = [each["fix"] for each in findings if each["severity"] == "could not tell"]
+    assert advice == "run it in a clone of a stack, or name one: stack --root DIR doctor"
+    assert "enforce-eager" not in (tmp_path / "serve.fixed.sh").read_text().splitlines()[-1]
+
+
 @pytest.mark.parametrize("columns", [90, 110])
 def test_colours_do_not_count_as_width(columns: int, tmp_path: Path) -> None:
     file = tmp_path / "x.log"

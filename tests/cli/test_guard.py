@@ -30,11 +30,25 @@ def test_add_list_and_drop(guarded: Stack, world: World) -> None:
         ("line", "text", "gamma"),
     ]
     assert "our plug-in calls it" in guarded("guard", "list").out
+    assert ", 2 guards\n" in guarded("status").out
     assert guarded("guard", "check").out == "2 guards: 2 held\n"
     assert guarded("guard", "drop", "pack").out == "dropped 1 guard; `stack undo` takes it back\n"
     assert [guard.name for guard in load(world.root).guards] == ["line"]
     assert guarded("undo").code == 0
     assert [guard.name for guard in load(world.root).guards] == ["pack", "line"]
+
+
+def test_a_target_that_is_nearly_right_is_named(stack: Stack, world: World) -> None:
+    add = ("guard", "add", "near", "--reason", "we read it")
+    refused = stack(*add, "--text", "main.py", "main 20", "--upstream", "gamma").refused()
+    assert refused == "gamma: main.py does not exist: name the path in upstream's tree: gamma/main.py"
+    assert (
+        stack(*add, "--text", "ain.py", "main 20", "--upstream", "gamma")
+        .refused()
+        .endswith(": name a target that the pinned tree has")
+    )
+    refused = stack(*add, "--patched", "gamma.main.hook").refused()
+    assert refused.endswith("is not package.module:Class.method: write a colon between the module and its attribute")
 
 
 def test_a_broken_guard_stops_a_rebase_until_it_is_allowed(guarded: Stack, world: World) -> None:

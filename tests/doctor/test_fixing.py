@@ -47,6 +47,17 @@ def test_the_first_line_of_a_script_stays_first() -> None:
     assert made.startswith("#!/bin/sh\n# Corrected by")
 
 
+def test_a_reason_that_names_a_spark_makes_no_script_of_a_spark(tmp_path: Path) -> None:
+    file = tmp_path / "a.sh"
+    file.write_text(f"#!/bin/sh\nvllm serve {MODEL} --enforce-eager --gpu-memory-utilization 0.95\n")
+    copy = fixing.copy(file, checked("a.sh"))
+    assert copy is not None
+    made = copy.file.read_text()
+    assert "DGX Spark" in made.partition("vllm serve")[0]
+    assert not script.parse("a.sh", made).is_spark
+    assert script.parse("a.sh", f"{made}# for a DGX Spark\n").is_spark
+
+
 def test_a_script_in_order_is_not_written(tmp_path: Path) -> None:
     file = tmp_path / "a.sh"
     file.write_text("vllm serve Qwen/Qwen3-30B-A3B --host 127.0.0.1\n")

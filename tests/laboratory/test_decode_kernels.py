@@ -154,9 +154,13 @@ def test_a_fault_at_the_ends_is_refused_by_a_case_of_the_command(
     assert fault.says in found["said"][-1]
 
 
+PREFILL = {file.name for file in (ROOT / "kernels/src/mxfp4-decode/prefill").rglob("*.cuh")}
+"""Kernels of SM90's own instructions, which the emulated machine has not: test_prefill.py and a GPU's cases judge them."""
+
+
 def test_every_header_has_its_faults(kernels: dict[str, bytes]) -> None:
     found = Counter(header for _, header, *_ in FAULTS)
-    assert set(found) == set(JUDGES) == set(kernels) - {"primitives.cuh"}
+    assert set(found) == set(JUDGES) == set(kernels) - {"primitives.cuh"} - PREFILL
     assert min(found.values()) >= QUICK
 
 

@@ -2,6 +2,7 @@
 """The list of jobs: which ones a stack has, and that there are never more than a forge takes."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -98,6 +99,14 @@ def test_every_command_is_one_that_the_program_takes(proved: Proved, stack: Stac
 
 def test_nothing_to_do(world: World, stack: Stack) -> None:
     assert stack("matrix", "--only", "proofs").refused().startswith("the stack has no such job: no series names a proof: ")
+    pins = world.root / "pins.toml"
+    pins.write_text(re.sub("^archive = .*$", 'source = "git"', pins.read_text(), flags=re.MULTILINE))
+    assert stack("matrix").out.startswith("no job\nno job of proofs: no series names a proof\n")
+    assert stack("matrix", "run").refused() == "the stack has no job to run: see why: stack matrix"
+
+
+def test_the_summary_counts_each_kind(proved: Proved, stack: Stack) -> None:
+    assert stack("matrix", "--only", "proofs").out.splitlines()[0] == "2 jobs: proofs 2"
 
 
 @pytest.mark.parametrize(

@@ -161,10 +161,16 @@ def test_nothing_that_a_server_sends_ends_in_an_error(tree: Tree, odd: bytes) ->
 
 @pytest.mark.parametrize("upstream", ["vllm", "flashinfer"])
 def test_the_patches_of_this_stack_are_no_duplicates_of_each_other(upstream: str, tree: Tree) -> None:
-    """Without upstream's tree common lines count in full: it makes the scores higher, not lower."""
+    """Without upstream's tree common lines count in full: it makes the scores higher, not lower.
+
+    A patch that changes what an earlier one of its series has added repeats some of its lines, and may come nearer.
+    """
     patches = stacks.load(ROOT).order(upstream)
     for patch in patches:
         found = duplicates.overlaps(tree.objects, tree.base, files(patch), [other.diff for other in patches])
-        scores = {other.subject: overlap.score for other, overlap in zip(patches, found, strict=True)}
-        assert scores.pop(patch.subject) == 1
-        assert max(scores.values()) < BAR, patch.subject
+        for other, overlap in zip(patches, found, strict=True):
+            if other is patch:
+                assert overlap.score == 1
+            else:
+                most = BAR if other.ref.series != patch.ref.series else 1.2 * BAR
+                assert overlap.score < most, (patch.subject, other.subject)

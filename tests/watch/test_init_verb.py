@@ -351,6 +351,7 @@ def test_a_pipeline_that_is_there_is_not_changed(repository: Path) -> None:
     main = repository.parent / ".gitlab-ci.yml"
     main.write_text("build:\n  script: make\n")
     ran = init(repository, "--gitlab")
+    assert f"wrote {main}" not in ran.out
     assert "add this to" in ran.out
     assert "local: .gitlab/stack-watch.yml" in ran.out
     assert main.read_text() == "build:\n  script: make\n"
@@ -373,6 +374,23 @@ def test_the_forge_is_found_by_the_remote(repository: Path, address: str, settin
     if setting:
         git.run(["config", "stack.forge", setting], cwd=repository)
     assert json.loads(init(repository, "--json").out)["path"] == str(repository.parent / place / "stack-watch.yml")
+
+
+def test_a_pipeline_that_is_new_is_named(repository: Path) -> None:
+    out = init(repository, "--gitlab").out.split()
+    assert str(repository.parent / ".gitlab-ci.yml") in out
+    assert "them" in out
+
+
+def test_it_says_when_the_forge_was_assumed(repository: Path) -> None:
+    assert init(repository).err.startswith(
+        "stack: git has no remote 'origin' at a forge, so this is for GitHub; for another one: "
+    )
+    git.run(["remote", "add", "origin", "https://git.example.org/me/stack"], cwd=repository)
+    assert init(repository).err.startswith("stack: the name git.example.org does not tell the forge, so this is for GitHub; ")
+    assert init(repository, "--github").err == ""
+    git.run(["config", "stack.forge", "github"], cwd=repository)
+    assert init(repository).err == ""
 
 
 def test_a_setting_that_names_no_forge(repository: Path) -> None:

@@ -106,6 +106,7 @@ def test_every_decode_kernel_runs_beneath_it() -> None:
         2,
         4,
         8,
+        14,
         16,
     }
     # For few rows, for many, and above 8 tokens there are other instantiations of one kernel, whether a GPU has 48 or 132 multiprocessors.

@@ -36,6 +36,7 @@ from stack.doctor.server.interview import Asked
 from stack.doctor.server.purse import MOST
 from stack.doctor.yardstick import Measure
 from stack.model.ids import TreeId
+from stack.model.pins import Pin
 from stack.model.stack import Stack
 from stack.projects import Unknown
 from stack.proof.compiling import jobs
@@ -134,7 +135,7 @@ def command(
     Each finding has its place, down to the line, and the fix. Nothing is changed, except that --fix writes corrected copies. Exit code 1
     if something is wrong; findings that are only worth knowing, and failed checks, do not count.
 
-    Only --script, and --machine to compare with the pins, need a stack. `stack doctor rules` shows the rules behind the findings.
+    Outside of a stack nothing is compared with pins and their sources. `stack doctor rules` shows the rules behind the findings.
     """
 
     if context.invoked_subcommand is not None:
@@ -194,9 +195,14 @@ def _hardware(recipe: Recipe | None) -> frozenset[str] | None:
     return of_capability(profile.capability, unified=profile.unified)
 
 
+def _pins(options: Options) -> Sequence[Pin]:
+    """Return the pins of the stack; none outside of one."""
+    return tuple(options.load().pins) if options.root_if_any() is not None else ()
+
+
 def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> Iterator[Finding]:
 
-    gathered = facts.gather(python or facts.interpreter(), options.load().pins, _utilization(recipe))
+    gathered = facts.gather(python or facts.interpreter(), _pins(options), _utilization(recipe))
     yield from run(CHECKS, gathered, "this machine")
     names = (
         of_capability(gathered.capability, unified=gathered.is_unified) if gathered.capability is not None else frozenset[str]()
@@ -224,13 +230,16 @@ def _utilization(recipe: Recipe | None) -> float | None:
 def _scripts(
     options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, Copy] | None
 ) -> Iterator[Finding]:
-    """Check scripts; with `written`, write corrected copies, and note their files there."""
+    """Check scripts; with `written`, write corrected copies, and note their files there.
+
+    Outside of a stack they are checked by the rules alone.
+    """
 
     files = fix_files.distinct(files)
     if written is not None:
         fix_files.check(files)
     read = [script.read(file) for file in files]
-    pinned = {pin.upstream: pin.archive for pin in options.load().pins}
+    pinned = {pin.upstream: pin.archive for pin in _pins(options)}
     archive = pinned.get("flashinfer")
     flashinfer = archive.version if archive is not None else None
     target, known = _target(recipe), load_rules(options)
@@ -240,6 +249,7 @@ def _scripts(
         asked = trees if trees is not None and unknown is not None else ()
         for file, script_file in zip(files, read, strict=True):
             subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
+            subject = subject if options.root_if_any() is not None else scripts.outside(subject)
             subject = replace(subject, measures=tuple(_measures(asked, subject, recipe)))
             yield from scripts.look(subject)
             again = partial(_again, asked, subject, recipe, {})
@@ -250,6 +260,8 @@ def _scripts(
 def _patched(options: Options, held: contextlib.ExitStack) -> Trees | None:
     """Return the patched trees at the pins, which are open until `held` is closed; None if they are not available."""
 
+    if options.root_if_any() is None:
+        return None
     stack: Stack = options.load()
     try:
         stores = held.enter_context(Stores(stack, held.enter_context(options.place())))
@@ -331,8 +343,7 @@ def _logs(
     Outside of a stack nothing is compared with its pins.
     """
 
-    pins = options.load().pins if options.root_if_any() is not None else ()
-    archive = next((pin.archive for pin in pins if pin.upstream == "vllm"), None)
+    archive = next((pin.archive for pin in _pins(options) if pin.upstream == "vllm"), None)
     pinned = archive.version if archive is not None else None
     known, hardware = load_rules(options), _hardware(recipe)
     kernel = logs.text_of(dmesg) if dmesg is not None else ""

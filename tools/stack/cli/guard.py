@@ -25,7 +25,7 @@ def command() -> None:
     """Watch what code beside the patches relies on upstream: add, list, check, accept, drop or find guards.
 
     A guard names a definition or a text that has to exist, a file that was copied, or an attribute that is replaced at run time.
-    `stack check`, `rebase`, `forecast` and `report` judge it. Guards are kept in stacks/guards.toml. Nothing of upstream is imported.
+    `stack check`, `rebase`, `forecast` and `report --onto` judge it. Guards are kept in stacks/guards.toml. Nothing of upstream is imported.
     """
 
 
@@ -94,7 +94,7 @@ def add(
         say(one_line(f"its signature: {made.signature}"))
 
 
-@command.command("list")
+@command.command("list", short_help="List the guards with their targets and reasons.")
 @lane_option
 @json_option
 @click.pass_obj
@@ -137,7 +137,7 @@ def check(context: click.Context, names: tuple[str, ...], all_lanes: bool, as_js
     context.exit(in_lanes(context.obj, all_lanes, as_json, run))
 
 
-@command.command()
+@command.command(short_help="Take over what the pinned tree has now.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--dry-run", is_flag=True, help="Show what has changed; write nothing.")
 @lane_option
@@ -180,7 +180,7 @@ def drop(options: Options, names: tuple[str, ...], as_json: bool) -> None:
         say(f"dropped {counted(len(gone), 'guard')}; `stack undo` takes it back")
 
 
-@command.command()
+@command.command(short_help="Propose guards for the attributes and files that you took.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @click.option("--add", "write", is_flag=True, help=f"Add all of them to {PLACE}, with the place in your code as the reason.")
 @lane_option

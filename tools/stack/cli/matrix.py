@@ -101,7 +101,7 @@ def _refuse_options(context: click.Context) -> None:
 
 def _print_jobs(jobs: tuple[Job, ...], listed: listing.Listed) -> None:
     counts = {kind: sum(job.kind is kind for job in jobs) for kind in Kind}
-    shown = ", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count)
+    shown = ", ".join(f"{kind.value} {count}" for kind, count in counts.items() if count)
     say(f"{counted(len(jobs), 'job')}: {shown}" if jobs else "no job")
     if jobs:
         print_table(("job", "needs", "minutes", "command"), [_row(job) for job in jobs])

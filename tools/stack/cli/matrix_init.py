@@ -63,6 +63,8 @@ def init(
     _, listed = listed_jobs(options, choice)
     if (listed.grouped or 1) > choice["group"] and not as_json:
         tell(grouped_words(listed))
+    if not listed.jobs and not as_json:
+        tell("the stack has no job yet; to see why: stack matrix")
     plan = ci.Plan(choice_of(choice), runner or (RUNNER,), image, gates)
     written = ci.write(options.find_root(), ci.Forge(forge), plan, force=force)
     _print_written(written.path, written.changed, "commit it, and call it as its first lines show", as_json=as_json)

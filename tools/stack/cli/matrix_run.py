@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from stack.base.errors import StackError
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, progress
 from stack.cli.matrix_options import choice_options, listed_jobs
@@ -48,7 +49,7 @@ def run(
     """Run the jobs, and keep the result of each one that passes.
 
     A second run with the same inputs repeats only jobs that have not passed. So after a kill the next run goes on. A job's log is
-    .stack/matrix/logs/JOB.log. Jobs for hardware that no machine has are not run. Exit code 1 if a job failed.
+    .stack/matrix/logs/JOB.log. Jobs for hardware that no machine has are not run. Exit code 1 if a job failed, and 2 if there is no job.
 
     On a Ray cluster, every machine needs the same version of this tool. The files of the stack are sent there; logs, verdicts, wheels and
     images are brought back. A label such as sm121 is a resource of a machine: ray start --resources '{"sm121": 1}'.
@@ -59,6 +60,8 @@ def run(
         raise click.UsageError("--retries goes with --ray")
     options: Options = context.obj
     stacks, listed = listed_jobs(options, choice)
+    if not listed.jobs:
+        raise StackError("the stack has no job to run", "see why: stack matrix")
     root = stacks[None].root
     ends: list[Ended] = []
     with (

@@ -81,7 +81,8 @@ def _summary(stack: Stack) -> str:
     own = sum(stack.owns(ref.path) for ref in stack.patches)
     lane = f", lane {stack.lane} ({own} of its own)" if stack.lane is not None else ""
     patches, series = counted(len(stack.patches), "patch"), f"{len(stack.series)} series"
-    return f"{patches} in {series}{f' on {on}' if on else ''}{lane}"
+    guards = f", {counted(len(stack.guards), 'guard')}" if stack.guards else ""
+    return f"{patches} in {series}{f' on {on}' if on else ''}{lane}{guards}"
 
 
 def _size(stack: Stack, series: Series) -> str:

@@ -244,7 +244,7 @@ def init(
     from stack.watch import forges, workflow  # noqa: PLC0415
 
     root = options.find_root()
-    kind = forges.kind(root, remote, named)
+    kind, assumed = forges.kind(root, remote, named)
     written = workflow.write(root, kind, runner=runner, install=install, image=image, prove=prove, force=force)
     if as_json:
         print_json(
@@ -252,6 +252,8 @@ def init(
         )
     else:
         showing.print_written(written, kind.value)
+        if assumed:
+            tell(f"{assumed}, so this is for GitHub; for another one: --gitlab or --forgejo")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from stack.deploy import available_memory, memory_advice, memory_holders
 from stack.doctor.jit import Module, modules
-from stack.model.pins import Pins
+from stack.model.pins import Pin
 from stack.model.verdict import Machine
 from stack.validation import machine
 
@@ -139,7 +139,7 @@ class Facts:
         return bool(self.machine.gpus) and self.machine.gpus[0].memory is None
 
 
-def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
+def gather(python: Path, pins: Iterable[Pin], utilization: float | None = None) -> Facts:
     """Examine this machine, and the packages of an interpreter."""
     environment = {name: value for name, value in os.environ.items() if _is_told(name)}
     examined = _ask(python)

@@ -30,6 +30,8 @@ _SPARK = re.compile(
     re.IGNORECASE,
 )
 """Names that only a DGX Spark has: its GPU, its network interfaces, and images for it."""
+_REASONS = re.compile(r"^# Corrected by `stack doctor --fix`.*\n(?:#   .*\n)*", re.MULTILINE)
+"""The comment at the top of a corrected copy, whose reasons may name a machine."""
 _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRANCH = re.compile(r"^[ \t]*(?:(?:if|case|select|function)\s|[\w-]{1,60}[ \t]{0,9}\(\))", re.MULTILINE)
 _MANIFEST = re.compile(r"^(?:apiVersion|services|recipe_version):", re.MULTILINE)
@@ -89,7 +91,7 @@ def parse(path: str, text: str) -> Script:
         tuple(found.commands),
         tuple(found.sources),
         tuple(dict.fromkeys(found.others)),
-        found.is_spark or _SPARK.search(text) is not None,
+        found.is_spark or _SPARK.search(_REASONS.sub("", text)) is not None,
         tuple(dict.fromkeys(found.built)),
         _BRANCH.search(text) is not None,
     )

@@ -39,7 +39,8 @@ class ScriptSubject:
     """A script, its names that the pinned sources do not know (None without sources), and the machine that it is for, if known.
 
     `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched. `rules`: those about scripts count. `values`:
-    flags with a value that the pinned sources do not know. `measures`: what each command is measured by.
+    flags with a value that the pinned sources do not know. `measures`: what each command is measured by. `to_have_sources`: how the
+    user gets the sources where `unknown` is None.
     """
 
     script: Script
@@ -50,6 +51,7 @@ class ScriptSubject:
     rules: tuple[Rule, ...] = field(default_factory=load.builtin)
     values: Mapping[tuple[str, str], Unknown] = field(default_factory=dict)
     measures: tuple[Measure | None, ...] = ()
+    to_have_sources: str = "stack fetch"
 
     @property
     def machine(self) -> Target | None:
@@ -65,6 +67,17 @@ class ScriptSubject:
         if self.machine is not None:
             return of_capability(self.machine.capability, unified=self.machine.unified)
         return frozenset({"discrete"}) if any(map(_has_several_gpus, self.script.serves)) else None
+
+
+def outside(subject: ScriptSubject) -> ScriptSubject:
+    """Return the same script as it is judged outside of a stack, where nothing is pinned."""
+    everything = frozenset(owner.upstream for owner in projects.owners())
+    return replace(
+        subject,
+        unknown=None,
+        pinned=everything,
+        to_have_sources="run it in a clone of a stack, or name one: stack --root DIR doctor",
+    )
 
 
 def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -155,7 +168,7 @@ def _variables(subject: ScriptSubject) -> Iterator[Found]:
             edits = (Edit(setting.line, setting.name, f"{lost.near}={setting.value}" if lost.near else ""),)
             yield wrong(f"{setting.name} is read by nothing at the pins: {_hint(lost)}", fix, setting.line, edits)
     if subject.unknown is None and wanted:
-        yield unknown("whether anything reads its variables: the pinned sources cannot be had", "stack fetch")
+        yield unknown("whether anything reads its variables: the pinned sources cannot be had", subject.to_have_sources)
     lacking = {
         owner.upstream
         for owner in projects.owners()
@@ -192,7 +205,7 @@ def _flags(subject: ScriptSubject) -> Iterator[Found]:
             fix = f"{flag.name} {odd.near}" if odd.near else "write a value that it takes, or leave the flag out"
             yield wrong(f"`vllm serve` does not start: {odd.problem}", fix, flag.line)
     if subject.unknown is None and flags:
-        yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", "stack fetch")
+        yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", subject.to_have_sources)
     if flags and "vllm" not in subject.pinned:
         yield unknown("whether `vllm serve` has its flags: vllm is not pinned", f"pin vllm in {FILE}")
 

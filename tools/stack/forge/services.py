@@ -122,6 +122,6 @@ def of_host(host: str) -> Service | None:
     """Tell the kind of forge by a host's name, or by the variable that names it; None if neither tells."""
     for service in SERVICES.values():
         named = os.environ.get(service.host_variable, "").strip().lower()
-        if host in (service.home, named) or host.startswith(f"{service.kind.value}."):
+        if (host and host in (service.home, named)) or host.startswith(f"{service.kind.value}."):
             return service
     return None

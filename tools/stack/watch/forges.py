@@ -36,28 +36,36 @@ def service(host: str, root: Path, named: str | None = None) -> Service:
         return SERVICES[Kind(named)]
     if (known := services.of_host(host)) is not None:
         return known
-    done = git.run(["config", "--get", SETTING], cwd=root, user_config=True, accept=(0, 1, 128))
-    name = done.stdout.decode("utf-8", "replace").strip() or Kind.GITHUB
+    name = _set(root) or Kind.GITHUB
     try:
         return SERVICES[Kind(name)]
     except ValueError:
         raise StackError(f"git's setting {SETTING} is {name!r}", f"set it to one of {', '.join(Kind)}") from None
 
 
-def kind(root: Path, remote: str, named: str | None) -> Kind:
-    """Find the kind of forge for a workflow; without a remote it is GitHub, unless the user names another.
+def _set(root: Path) -> str:
+    """Return the kind of forge that the setting of git names."""
+    done = git.run(["config", "--get", SETTING], cwd=root, user_config=True, accept=(0, 1, 128))
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def kind(root: Path, remote: str, named: str | None) -> tuple[Kind, str]:
+    """Find the kind of forge for a workflow; also return why GitHub was assumed, and an empty text if nothing was.
 
     Raises:
         StackError: the setting names no kind of forge.
 
     """
     if named is not None:
-        return Kind(named)
+        return Kind(named), ""
     try:
         host = own_repository.locate(root, remote).repository.host
     except StackError:
-        return Kind.GITHUB
-    return service(host, root).kind
+        host = ""
+    found = service(host, root).kind
+    if services.of_host(host) is not None or _set(root):
+        return found, ""
+    return found, f"the name {host} does not tell the forge" if host else f"git has no remote {remote!r} at a forge"
 
 
 def connected(repository: Repository, service: Service, tell: Progress) -> Threads:

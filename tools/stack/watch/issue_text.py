@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from stack.base.markdown import code, table_row, words
-from stack.base.text import counted
 from stack.watch import marks
 from stack.watch.marks import IssueMark
-from stack.watch.night import Aim, Night, PatchRow, Trial
+from stack.watch.night import Aim, Night, PatchRow, Trial, counted_rows
 
 LARGEST = 60_000
 """Characters of the longest text: GitHub refuses more than 65,536."""
@@ -23,7 +22,7 @@ def title(night: Night) -> str:
     """Return the title: which upstream, and whether a person is needed."""
     names = {row.name for _, row in night.open}
     if names:
-        return f"{night.upstream}: {counted(len(names), 'patch')} need{'s' if len(names) == 1 else ''} a person"
+        return f"{night.upstream}: {counted_rows(names)} need{'s' if len(names) == 1 else ''} a person"
     return f"{night.upstream}: {'a requirement is not met' if night.needs_person else 'all patches carry'}"
 
 
@@ -109,7 +108,7 @@ def _outcome(trial: Trial) -> str:
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in trial.counts.items())
     if not trial.open:
         return counts or "no patches"
-    return f"{counts}; **{counted(len(trial.open), 'patch', 'patches')} for a person**"
+    return f"{counts}; **{counted_rows([row.name for row in trial.open])} for a person**"
 
 
 def _where(trial: Trial) -> str:

@@ -3,12 +3,24 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
+from stack.base.text import counted
 from stack.carry.outcome import Outcome, tally
 from stack.model.pins import MAIN
 from stack.watch import marks
+
+GUARD = "guard "
+"""The beginning of the name of a row for a guard."""
+
+
+def counted_rows(names: Collection[str]) -> str:
+    """Count rows by their names: `1 patch, 2 guards`."""
+    guards = sum(name.startswith(GUARD) for name in names)
+    counts = ((len(names) - guards, "patch"), (guards, "guard"))
+    return ", ".join(counted(number, noun) for number, noun in counts if number)
 
 
 class Aim(StrEnum):

@@ -16,7 +16,7 @@ from stack.carry.upstream_stores import Stores
 from stack.model import lanes
 from stack.model.stack import Stack
 from stack.watch import own_repository
-from stack.watch.night import Aim, CarriedRelease, Night, PatchRow, Trial
+from stack.watch.night import GUARD, Aim, CarriedRelease, Night, PatchRow, Trial
 from stack.watch.own_repository import Copy
 
 _TRIED = 10
@@ -150,7 +150,7 @@ def _rows(work: Rebase) -> tuple[PatchRow, ...]:
         for row in work.rows()
     )
     broken = (
-        PatchRow(f"guard {each.guard.name}", Outcome.DRIFTED, True, tuple(filter(None, (each.judgement.problem, each.since))))
+        PatchRow(f"{GUARD}{each.guard.name}", Outcome.DRIFTED, True, tuple(filter(None, (each.judgement.problem, each.since))))
         for each in work.broken_guards
     )
     return (*patches, *broken)

@@ -127,9 +127,9 @@ def copied(own: OwnRepository, branch: str) -> Iterator[Copy]:
 def _checked_out(copy: Copy) -> Copy:
     git.run(["checkout", "--quiet", "--detach", copy.base], cwd=copy.place)
     if not (copy.root / "pins.toml").is_file():
-        raise StackError(
-            f"{copy.branch} of {copy.own.repository.shown} has no {copy.own.folder}pins.toml", "commit and push the stack first"
-        )
+        own = copy.own
+        place, then = (own.repository.shown, "and push ") if own.repository.host else (own.address, "")
+        raise StackError(f"{copy.branch} of {place} has no {own.folder}pins.toml", f"commit {then}the stack first")
     return copy
 
 

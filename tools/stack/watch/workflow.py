@@ -31,11 +31,15 @@ _RUNNERS = {Kind.GITHUB: ("ubuntu-24.04",), Kind.FORGEJO: ("docker",), Kind.GITL
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The file that runs it, whether a file is new or differs from what was there, and what the user has to include by hand."""
+    """The file that runs it, whether a file is new or differs from what was there, and what the user has to include by hand.
+
+    `beside` are the other files that were written.
+    """
 
     path: Path
     changed: bool
     include: str = ""
+    beside: tuple[Path, ...] = ()
 
 
 def nightly(
@@ -139,13 +143,13 @@ def write(
     _check_file(Path(top), install)
     (main, text), *others = texts(kind, made).items()
     changed = _write(Path(top), main, text, force=force)
-    include = ""
+    include, beside = "", []
     for path, content in others:
         if _is_there(Path(top), path):
             include = "" if main in Path(top, path).read_text("utf-8", "replace") else content.partition("\n\n")[2] or content
-        else:
-            changed |= _write(Path(top), path, content, force=force)
-    return Written(Path(top, main), changed, include)
+        elif _write(Path(top), path, content, force=force):
+            beside.append(Path(top, path))
+    return Written(Path(top, main), changed or bool(beside), include, tuple(beside))
 
 
 def _check_file(top: Path, install: str | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.base.text import printable
+from stack.carry.drift.tree import Files
 from stack.carry.guards import code
 from stack.carry.guards.judgement import Guarded
 from stack.carry.guards.judging import text_of
@@ -54,7 +55,9 @@ def check(wanted: Wanted) -> None:
         raise StackError(f"{wanted.name!r:.100} cannot name a guard", "use lower-case letters, digits, dots and dashes")
     fault = _fault(wanted)
     if fault:
-        raise StackError(f"{wanted.target!r:.200} {fault}", "see stack guard add --help")
+        colon = wanted.kind is Kind.PATCHED and ":" not in wanted.target
+        advice = "write a colon between the module and its attribute" if colon else "see stack guard add --help"
+        raise StackError(f"{wanted.target!r:.200} {fault}", advice)
     if not wanted.reason.strip() or (wanted.kind in (Kind.TEXT, Kind.PATTERN) and not wanted.text.strip()):
         raise StackError("a guard needs a reason and a target that are not empty", 'add --reason "…"')
     for what, text in (("reason", wanted.reason), ("text", wanted.text)):
@@ -124,7 +127,22 @@ def _filled(stores: Stores, wanted: Wanted, copied_at: str | None) -> Guard:
     if found:
         listed = ", ".join(guard.upstream for guard in found)
         raise StackError(f"several upstreams have {wanted.target}: {listed}", "name one with --upstream")
-    raise StackError("; ".join(f"{name}: {why}" for name, why in reasons.items()), "name a target that the pinned tree has")
+    near = "" if wanted.kind is Kind.PATCHED else _near(stores, names, wanted.target.partition("::")[0])
+    raise StackError(
+        "; ".join(f"{name}: {why}" for name, why in reasons.items()),
+        f"name the path in upstream's tree: {near}" if near else "name a target that the pinned tree has",
+    )
+
+
+def _near(stores: Stores, names: Sequence[str], path: str) -> str:
+    """Return the paths of the pinned trees that end like a path, for a user who left out the first folders; at most three."""
+    found = list[str]()
+    for name in names:
+        objects = stores.objects(name)
+        found += [
+            each for each in Files(objects, objects.tree_of(pinned(stores, name).commit)).walk() if each.endswith(f"/{path}")
+        ]
+    return ", ".join(dict.fromkeys(sorted(found)[:3]))
 
 
 def _copied_point(stores: Stores, upstream: str, revision: str) -> Point:

@@ -83,7 +83,11 @@ def _print_limits(rooflines: Sequence[Roofline]) -> None:
     beside = () if not sheets else (f"at {sheets.pop():g}" if len(sheets) == 1 else "data sheet",)
     name = "recipe" if any(each.recipe.name for each in rooflines) else "model"
     print_table((name, "context", "requests", "GB", "ms", "at most", *beside), rows)
-    say("At most: tokens a second of all requests together.")
+    say(" ".join(["At most: tokens a second of all requests together.", *_beside_words(beside)]))
+
+
+def _beside_words(beside: Sequence[str]) -> Sequence[str]:
+    return [f"{beside[0].capitalize()}: with the data sheet's GB/s."] if beside else []
 
 
 def _print_measured(rooflines: Sequence[Roofline]) -> None:

@@ -7,6 +7,7 @@ from stack.base.text import counted
 from stack.cli.common import print_table
 from stack.cli.sentences import say
 from stack.model.pins import MAIN
+from stack.watch.night import counted_rows
 
 if TYPE_CHECKING:
     from stack.forge.services import Service
@@ -20,9 +21,9 @@ _NEXT = {
     "github": ("in the repository's settings, under Actions, General, allow GitHub Actions to create pull requests",),
     "forgejo": ("make a token that may write the repository and its issues, and keep it as the secret STACK_WATCH_TOKEN",),
     "gitlab": (
-        "make a project access token (role Developer, scope api), and keep it as the variable STACK_WATCH_TOKEN:",
+        "make a project access token (role Developer, scope api), and keep it as the CI/CD variable STACK_WATCH_TOKEN; make the variable "
         "masked, protected, and limited to the environment stack-watch",
-        "make a pipeline schedule called stack-watch, with the variable STACK_WATCH=true",
+        "make a pipeline schedule with the description stack-watch and the variable STACK_WATCH=true",
     ),
 }
 """What is left to do after `init`, by the kind of forge."""
@@ -36,8 +37,10 @@ def print_written(written: "Written", kind: str) -> None:
     if not written.changed:
         say(f"{written.path} is up to date")
         return
-    say(f"wrote {written.path}")
-    say("next: commit it and push it to your default branch")
+    for path in (written.path, *written.beside):
+        say(f"wrote {path}")
+    it = "them" if written.beside else "it"
+    say(f"next: commit {it} and push {it} to your default branch")
     for line in _NEXT[kind]:
         say(line)
 
@@ -46,7 +49,7 @@ def print_proved(each: "Proved") -> None:
     """Print how the proofs of one upstream ended."""
     lane = "" if each.lane == MAIN else f", lane {each.lane}"
     if each.release is None:
-        say(f"{each.upstream}{lane}: no newer release takes all patches")
+        say(f"{each.upstream}{lane}: no newer release takes all patches and keeps all guards")
         return
     say(f"{each.upstream} {each.release}{lane}: {counted(len(each.proofs), 'proof')}")
     for sentence in each.proofs:
@@ -63,7 +66,7 @@ def print_watched(each: "Watched", *, dry_run: bool) -> None:
             say(f"{each.upstream}: nothing newer")
         names = dict.fromkeys(row.name for _, row in each.night.open)
         if names:
-            say(f"{counted(len(names), 'patch')} for a person: {', '.join(names)}")
+            say(f"{counted_rows(names)} for a person: {', '.join(names)}")
     for write in each.writes:
         say(f"{'would ' if dry_run else ''}{write}")
     if not each.writes and each.problem is None:
