@@ -40,7 +40,7 @@ def test_four_commands_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with page.owner(tmp_path / "machine") as world:
         there = spark.made(tmp_path / "spark", monkeypatch)
         monkeypatch.delenv("HF_HUB_CACHE")  # the cache is the world's
-        for name in ("nvidia-smi", "fwupdmgr"):
+        for name in ("nvidia-smi", "fwupdmgr", "dmesg", "journalctl"):
             (there.folder / "bin" / name).rename(world.folder / "bin" / name)
         monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_frsize=1, f_bavail=10**12))
         assert not any((world.folder / "home").iterdir())

@@ -31,6 +31,10 @@ done
 mkdir -m 1777 "$devices/shm"
 ln -s /proc/self/fd "$devices/fd"
 mount --rbind "$devices" /dev
+case $writable in
+    # Its path has gone with the old /dev; the current folder is it still.
+    /dev/*) mkdir -p "$writable" && mount --no-canonicalize --bind . "$writable" ;;
+esac
 while read -r _ _ _ _ place _; do
     case $(printf '%b' "$place") in
         "$writable" | "$writable"/* | /dev | /dev/* | /proc | /tmp) ;;
