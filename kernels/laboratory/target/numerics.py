@@ -41,7 +41,7 @@ class Numerics:
         left = dict.fromkeys(names)
         yield from numerics_protocol.cases(self._output("run", *names), left)
         for name in left:
-            yield Case(name, Outcome.FAILED, f"the numerics ended before this case: see {self._log}")
+            yield Case(name, Outcome.FAILED, f"the numerics ended before this case: see {self.work.name}/{self._log.name}")
 
     @property
     def _log(self) -> Path:

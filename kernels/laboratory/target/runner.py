@@ -165,10 +165,13 @@ def _timed(run: Run) -> Iterator[Case]:
             environment = os.environ | {"PYTHONPATH": path}
             ended = subprocess.call(command, stdout=log, stderr=subprocess.STDOUT, env=environment, timeout=left)
     except subprocess.TimeoutExpired:
-        yield from (_not_run(run, name, f"the time was up while they were measured: see {log.name}") for name in todo)
+        yield from (
+            _not_run(run, name, f"the time was up while they were measured: see {run.work.name}/decode-kernels.log")
+            for name in todo
+        )
         return
     if ended not in (0, 1) or not answer.exists():
-        yield Case(todo[0], Outcome.FAILED, f"it ended with {ended}: see {log.name}", (run.gpu,))
+        yield Case(todo[0], Outcome.FAILED, f"it ended with {ended}: see {run.work.name}/decode-kernels.log", (run.gpu,))
         return
     yield from (case for case in timed(json.loads(answer.read_text()), run.gpu) if case.name in todo)
 

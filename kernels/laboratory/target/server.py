@@ -154,7 +154,9 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float
             if client.call(port, "GET", "/health")[0] == 200:
                 return
         if until is not None and now > until:
-            raise TooLate(f"the time was up before its server answered, after {now - begun:.0f} s: see {log}")
+            raise TooLate(
+                f"the time was up before its server answered, after {now - begun:.0f} s: see {log.parent.name}/{log.name}"
+            )
         time.sleep(0.5)
     raise NotServing(f"the server does not answer after {patience:.0f} s: {_last(log)}", "see its log")
 

@@ -134,7 +134,7 @@ def test_a_benchmark_that_does_not_run_has_failed_with_its_log(tmp_path: Path, m
     run = target_runner.Run(root, tmp_path, load(root), Job(), "sm90")
     (case,) = target_runner._timed(run)
     assert (case.name, case.outcome) == ("bench/kernels/all", Outcome.FAILED)
-    assert case.why == f"it ended with 2: see {tmp_path / 'decode-kernels.log'}"
+    assert case.why == f"it ended with 2: see {tmp_path.name}/decode-kernels.log"
     assert "needs torch and an NVIDIA GPU" in (tmp_path / "decode-kernels.log").read_text()
     run.until = 0.0
     late = list(target_runner._timed(run))
@@ -147,7 +147,7 @@ def test_a_benchmark_that_does_not_run_has_failed_with_its_log(tmp_path: Path, m
     monkeypatch.setattr(target_runner.time, "monotonic", lambda: next(clock, 0.01))
     run.until = 0.01
     ended = list(target_runner._timed(run))
-    assert {case.why for case in ended} == {f"the time was up while they were measured: see {tmp_path / 'decode-kernels.log'}"}
+    assert {case.why for case in ended} == {f"the time was up while they were measured: see {tmp_path.name}/decode-kernels.log"}
     assert {case.outcome for case in ended} == {Outcome.NOT_RUN}
     assert list(target_runner._timed(target_runner.Run(root, tmp_path, load(root), Job(only=("serve/*",)), "sm90"))) == []
 
