@@ -65,7 +65,7 @@ def _answers(url: str) -> bool:
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
 def test_it_serves_from_an_image(made: Reference, model: Path, tmp_path: Path, kind: signal.Signals) -> None:
-    own = command(made, model, tmp_path / "cache", "--log", str(tmp_path / "log"))
+    own = command(made, model, tmp_path / "cache", "--server-log", str(tmp_path / "log"))
     serving = subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert serving.stdout is not None
     line = serving.stdout.readline()
