@@ -4,7 +4,6 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 from stack.base.progress import Progress, silent
@@ -12,8 +11,9 @@ from stack.base.text import printable
 from stack.forge import services
 from stack.forge.asking import FORBIDDEN, NOT_FOUND, Asker
 from stack.forge.connection import part
+from stack.forge.own_threads import OwnThreads
 from stack.forge.repositories import PullState, Repository
-from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, Trust, WorkflowRun
+from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, WorkflowRun
 from stack.forge.values import count, number, text, word
 
 DRAFT = "WIP: "
@@ -23,7 +23,7 @@ _ENDED = frozenset({"success", "failure", "cancelled", "skipped"})
 _COLOUR = "#5319e7"
 
 
-class ForgejoThreads:
+class ForgejoThreads(OwnThreads):
     """The issues and pull requests of one repository at a Forgejo."""
 
     def __init__(self, repository: Repository, tell: Progress = silent) -> None:
@@ -33,34 +33,8 @@ class ForgejoThreads:
             StackError: the token or the API's address cannot be used.
 
         """
-        self._asker = Asker(repository.host, services.FORGEJO, tell)
-        self._repository = repository
-        self._path = f"/repos/{part(repository.owner)}/{part(repository.name)}"
-        self._trust = Trust()
-
-    @property
-    def shown(self) -> str:
-        """The repository's name."""
-        return self._repository.shown
-
-    @cached_property
-    def account(self) -> str:
-        """The account that the token belongs to; empty without a token."""
-        if not self._asker.has_token:
-            return ""
-        return self._asker.ask("who you are", lambda: word(self._asker.api.get("/user")["login"]))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._asker.close()
-
-    def require_token(self) -> None:
-        """Refuse to go on without a token."""
-        self._asker.require_token()
-
-    def default_branch(self) -> str:
-        """Return the branch that pull requests go to."""
-        return self._asker.ask(self.shown, lambda: word(self._asker.api.get(self._path)["default_branch"]))
+        path = f"/repos/{part(repository.owner)}/{part(repository.name)}"
+        super().__init__(Asker(repository.host, services.FORGEJO, tell), repository, path)
 
     def issues(self, label: str | None = None) -> tuple[Thread, ...]:
         """Return the issues with a label, or all, open or not, the oldest first."""
@@ -93,10 +67,6 @@ class ForgejoThreads:
             return tuple(sorted(own, key=lambda pull: -pull.number))
 
         return self._asker.ask(f"the pull requests of {self.shown}", read)
-
-    def trusts(self, author: str) -> bool:
-        """Return whether the token belongs to an account, or the account may write to the repository."""
-        return self._trust.of(author, self.account, self._may_write)
 
     def open_issue(self, title: str, body: str, labels: tuple[str, ...]) -> Thread:
         """Open an issue. A label that does not exist is made first."""
@@ -176,6 +146,9 @@ class ForgejoThreads:
         content = {"name": name, "color": _COLOUR}
         what = f"to make the label {name} at {self.shown}"
         return self._asker.ask(what, lambda: count(self._asker.api.post(f"{self._path}/labels", content)["id"]), again=False)
+
+    def _login(self) -> str:
+        return self._asker.ask("who you are", lambda: word(self._asker.api.get("/user")["login"]))
 
     def _may_write(self, author: str) -> bool:
         if author.lower() == self._repository.owner.lower():

@@ -1,95 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write the issues and pull requests of a repository at GitHub."""
 
-from functools import cached_property
 from typing import Any
 
 from stack.base.text import printable
 from stack.forge.asking import FORBIDDEN, NOT_FOUND
 from stack.forge.connection import part
 from stack.forge.github import GitHub, pull_from
+from stack.forge.own_threads import OwnThreads
 from stack.forge.repositories import Repository
-from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, Trust, WorkflowRun
+from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, WorkflowRun
 from stack.forge.values import number as numbered
 from stack.forge.values import text
 
 _WRITERS = frozenset({"admin", "write"})
 
 
-class GitHubThreads:
+class GitHubThreads(OwnThreads):
     """The issues and pull requests of one repository at GitHub."""
 
     def __init__(self, github: GitHub, repository: Repository) -> None:
+        super().__init__(github, repository, f"/repos/{part(repository.owner)}/{part(repository.name)}")
         self._github = github
-        self._repository = repository
-        self._path = f"/repos/{part(repository.owner)}/{part(repository.name)}"
-        self._trust = Trust()
-
-    @property
-    def shown(self) -> str:
-        """The repository's name."""
-        return self._repository.shown
-
-    @cached_property
-    def account(self) -> str:
-        """The account that the token belongs to; empty without a token."""
-        return self._github.account() if self._github.has_token else ""
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._github.close()
-
-    def require_token(self) -> None:
-        """Refuse to go on without a token."""
-        self._github.require_token()
-
-    def default_branch(self) -> str:
-        """Return the branch that pull requests go to."""
-        return self._github.default_branch(self._repository)
 
     def issues(self, label: str | None = None) -> tuple[Thread, ...]:
         """Return the issues with a label, or all, open or not, the oldest first."""
         query = {"labels": label} if label is not None else {}
 
         def read() -> tuple[Thread, ...]:
-            listed = self._github.api.listed(
+            listed = self._asker.api.listed(
                 f"{self._path}/issues", most=MOST, state="all", sort="created", direction="asc", **query
             )
             return tuple(_thread(entry) for entry in listed if "pull_request" not in entry)
 
-        return self._github.ask(f"the issues of {self.shown}", read)
+        return self._asker.ask(f"the issues of {self.shown}", read)
 
     def comments(self, number: int) -> tuple[Comment, ...]:
         """Return the comments on an issue, the oldest first."""
 
         def read() -> tuple[Comment, ...]:
-            listed = self._github.api.listed(f"{self._path}/issues/{number}/comments", most=MOST)
+            listed = self._asker.api.listed(f"{self._path}/issues/{number}/comments", most=MOST)
             return tuple(Comment(_body(entry), _author(entry)) for entry in listed)
 
-        return self._github.ask(f"the comments on {self.shown}#{number}", read)
+        return self._asker.ask(f"the comments on {self.shown}#{number}", read)
 
     def pulls(self, branch: str) -> tuple[PullThread, ...]:
         """Return the pull requests from a branch of the repository, open or not, the newest first."""
         head = f"{self._repository.owner}:{branch}"
 
         def read() -> tuple[PullThread, ...]:
-            listed = self._github.api.listed(f"{self._path}/pulls", state="all", head=head)
+            listed = self._asker.api.listed(f"{self._path}/pulls", state="all", head=head)
             # An organization may also have a fork of its repository, with a branch of that name.
             own = (entry for entry in listed if pull_from(entry).head.lower() == head.lower() and _is_from(entry, self.shown))
             return tuple(sorted((_pull_thread(entry) for entry in own), key=lambda pull: -pull.number))
 
-        return self._github.ask(f"the pull requests of {self.shown}", read)
-
-    def trusts(self, author: str) -> bool:
-        """Return whether the token belongs to an account, or the account may write to the repository."""
-        return self._trust.of(author, self.account, self._may_write)
+        return self._asker.ask(f"the pull requests of {self.shown}", read)
 
     def open_issue(self, title: str, body: str, labels: tuple[str, ...]) -> Thread:
         """Open an issue."""
         content = {"title": title, "body": body, "labels": list(labels)}
-        return self._github.ask(
+        return self._asker.ask(
             f"to open an issue at {self.shown}",
-            lambda: _thread(self._github.api.post(f"{self._path}/issues", content)),
+            lambda: _thread(self._asker.api.post(f"{self._path}/issues", content)),
             again=False,
         )
 
@@ -97,55 +69,58 @@ class GitHubThreads:
         """Set the title, the text and the state of an issue."""
         content = {"title": title, "body": body, "state": state.value}
         what = f"to change {self.shown}#{number}"
-        return self._github.ask(what, lambda: _thread(self._github.api.patch(f"{self._path}/issues/{number}", content)))
+        return self._asker.ask(what, lambda: _thread(self._asker.api.patch(f"{self._path}/issues/{number}", content)))
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment on an issue."""
 
         def post() -> Comment:
-            self._github.api.post(f"{self._path}/issues/{number}/comments", {"body": body})
+            self._asker.api.post(f"{self._path}/issues/{number}/comments", {"body": body})
             return Comment(body, self.account)
 
-        return self._github.ask(f"to comment on {self.shown}#{number}", post, again=False)
+        return self._asker.ask(f"to comment on {self.shown}#{number}", post, again=False)
 
     def open_pull(self, branch: str, base: str, title: str, body: str) -> PullThread:
         """Open a draft from a branch of the repository."""
         content = {"base": base, "head": f"{self._repository.owner}:{branch}", "title": title, "body": body, "draft": True}
         what = f"to open a pull request at {self.shown}"
-        return self._github.ask(what, lambda: _pull_thread(self._github.api.post(f"{self._path}/pulls", content)), again=False)
+        return self._asker.ask(what, lambda: _pull_thread(self._asker.api.post(f"{self._path}/pulls", content)), again=False)
 
     def edit_pull(self, pull: PullThread, title: str, body: str, *, closed: bool) -> PullThread:
         """Set the title and the text of a pull request, and close it if so asked."""
         content = {"title": title, "body": body} | ({"state": "closed"} if closed else {})
         what = f"to change {self.shown}#{pull.number}"
         path = f"{self._path}/pulls/{pull.number}"
-        return self._github.ask(what, lambda: _pull_thread(self._github.api.patch(path, content)))
+        return self._asker.ask(what, lambda: _pull_thread(self._asker.api.patch(path, content)))
 
     def remove_label(self, number: int, label: str, *, pull: bool) -> None:
         """Take a label from an issue or a pull request; both are counted together."""
         del pull
         path = f"{self._path}/issues/{number}/labels/{part(label)}"
-        self._github.find(f"to take a label from {self.shown}#{number}", lambda: self._github.api.delete(path))
+        self._asker.find(f"to take a label from {self.shown}#{number}", lambda: self._asker.api.delete(path))
 
     def runs(self, workflow: str, most: int) -> tuple[WorkflowRun, ...] | None:
         """Return the last runs of a workflow by its file's name, the newest first; None if there is no such workflow."""
         path = f"{self._path}/actions/workflows/{part(workflow)}/runs"
 
         def read() -> tuple[WorkflowRun, ...]:
-            listed = self._github.api.get(path, per_page=most)["workflow_runs"]
+            listed = self._asker.api.get(path, per_page=most)["workflow_runs"]
             return tuple(_run(run) for run in listed)
 
-        return self._github.find(f"the runs of {workflow} in {self.shown}", read)
+        return self._asker.find(f"the runs of {workflow} in {self.shown}", read)
 
     def runs_page(self, workflow: str) -> str:
         """Return the address of the page that shows the runs of a workflow."""
         return f"https://{self._repository.host}/{self.shown}/actions/workflows/{part(workflow)}"
 
+    def _login(self) -> str:
+        return self._github.account()
+
     def _may_write(self, author: str) -> bool:
         path = f"{self._path}/collaborators/{part(author)}/permission"
         what = f"the rights of {author} in {self.shown}"
         # An app is no collaborator.
-        found = self._github.find(what, lambda: text(self._github.api.get(path)["permission"]), (FORBIDDEN, NOT_FOUND))
+        found = self._asker.find(what, lambda: text(self._asker.api.get(path)["permission"]), (FORBIDDEN, NOT_FOUND))
         return found in _WRITERS
 
 

@@ -2,18 +2,17 @@
 """Read and write the issues and merge requests of a project at GitLab."""
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 from stack.base.progress import Progress, silent
 from stack.base.text import printable
 from stack.forge import services
-from stack.forge.asking import FORBIDDEN, NOT_FOUND, Asker, T
+from stack.forge.asking import FORBIDDEN, NOT_FOUND, Asker
 from stack.forge.connection import part
+from stack.forge.own_threads import OwnThreads
 from stack.forge.repositories import PullState, Repository
-from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, Trust, WorkflowRun
+from stack.forge.threads import MOST, Comment, PullThread, Thread, ThreadState, WorkflowRun
 from stack.forge.values import count, number, text, word
 
 SCHEDULE = "stack-watch"
@@ -28,7 +27,7 @@ _STATES = {"opened": ThreadState.OPEN, "closed": ThreadState.CLOSED}
 _ENDED = {"success": "success", "failed": "failure", "canceled": "cancelled", "skipped": "skipped"}
 
 
-class GitLabThreads:
+class GitLabThreads(OwnThreads):
     """The issues and merge requests of one project at GitLab."""
 
     def __init__(self, repository: Repository, tell: Progress = silent) -> None:
@@ -38,34 +37,7 @@ class GitLabThreads:
             StackError: the token or the API's address cannot be used.
 
         """
-        self._asker = Asker(repository.host, services.GITLAB, tell)
-        self._repository = repository
-        self._path = f"/projects/{part(repository.shown)}"
-        self._trust = Trust()
-
-    @property
-    def shown(self) -> str:
-        """The project's name."""
-        return self._repository.shown
-
-    @cached_property
-    def account(self) -> str:
-        """The account that the token belongs to; empty without a token."""
-        if not self._asker.has_token:
-            return ""
-        return self._asker.ask("who you are", lambda: word(self._asker.api.get("/user")["username"]))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._asker.close()
-
-    def require_token(self) -> None:
-        """Refuse to go on without a token."""
-        self._asker.require_token()
-
-    def default_branch(self) -> str:
-        """Return the branch that merge requests go to."""
-        return self._asker.ask(self.shown, lambda: word(self._asker.api.get(self._path)["default_branch"]))
+        super().__init__(Asker(repository.host, services.GITLAB, tell), repository, f"/projects/{part(repository.shown)}")
 
     def issues(self, label: str | None = None) -> tuple[Thread, ...]:
         """Return the issues with a label, or all, open or not, the oldest first."""
@@ -99,22 +71,18 @@ class GitLabThreads:
 
         return self._asker.ask(f"the merge requests of {self.shown}", read)
 
-    def trusts(self, author: str) -> bool:
-        """Return whether the token belongs to an account, or the account may write to the project."""
-        return self._trust.of(author, self.account, self._may_write)
-
     def open_issue(self, title: str, body: str, labels: tuple[str, ...]) -> Thread:
         """Open an issue."""
         content = {"title": title, "description": _inert(body), "labels": ",".join(labels)}
-        post = self._sending(lambda: self._asker.api.post(f"{self._path}/issues", content), _thread)
-        return self._asker.ask(f"to open an issue at {self.shown}", post, again=False)
+        what = f"to open an issue at {self.shown}"
+        return self._asker.ask(what, lambda: _thread(self._asker.api.post(f"{self._path}/issues", content)), again=False)
 
     def edit_issue(self, number: int, title: str, body: str, state: ThreadState) -> Thread:
         """Set the title, the text and the state of an issue."""
         event = "close" if state is ThreadState.CLOSED else "reopen"
         content = {"title": title, "description": _inert(body), "state_event": event}
-        put = self._sending(lambda: self._asker.api.put(f"{self._path}/issues/{number}", content), _thread)
-        return self._asker.ask(f"to change {self.shown}#{number}", put)
+        what = f"to change {self.shown}#{number}"
+        return self._asker.ask(what, lambda: _thread(self._asker.api.put(f"{self._path}/issues/{number}", content)))
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment on an issue."""
@@ -128,15 +96,15 @@ class GitLabThreads:
     def open_pull(self, branch: str, base: str, title: str, body: str) -> PullThread:
         """Open a draft from a branch of the project."""
         content = {"source_branch": branch, "target_branch": base, "title": f"{DRAFT}{title}", "description": _inert(body)}
-        post = self._sending(lambda: self._asker.api.post(f"{self._path}/merge_requests", content), _pull)
-        return self._asker.ask(f"to open a merge request at {self.shown}", post, again=False)
+        what = f"to open a merge request at {self.shown}"
+        return self._asker.ask(what, lambda: _pull(self._asker.api.post(f"{self._path}/merge_requests", content)), again=False)
 
     def edit_pull(self, pull: PullThread, title: str, body: str, *, closed: bool) -> PullThread:
         """Set the title and the text of a merge request, and close it if so asked."""
         draft = DRAFT if pull.state is PullState.DRAFT else ""
         content = {"title": f"{draft}{title}", "description": _inert(body)} | ({"state_event": "close"} if closed else {})
-        put = self._sending(lambda: self._asker.api.put(f"{self._path}/merge_requests/{pull.number}", content), _pull)
-        return self._asker.ask(f"to change {self.shown}!{pull.number}", put)
+        what = f"to change {self.shown}!{pull.number}"
+        return self._asker.ask(what, lambda: _pull(self._asker.api.put(f"{self._path}/merge_requests/{pull.number}", content)))
 
     def remove_label(self, number: int, label: str, *, pull: bool) -> None:
         """Take a label from an issue or a merge request; each kind is counted by itself."""
@@ -166,8 +134,8 @@ class GitLabThreads:
     def _listed(self, path: str, **query: str) -> Any:
         return self._asker.api.listed(f"{self._path}/{path}", most=MOST, **query)
 
-    def _sending(self, send: Callable[[], Any], read: Callable[[Any], T]) -> Callable[[], T]:
-        return lambda: read(send())
+    def _login(self) -> str:
+        return self._asker.ask("who you are", lambda: word(self._asker.api.get("/user")["username"]))
 
     def _may_write(self, author: str) -> bool:
         def read() -> bool:

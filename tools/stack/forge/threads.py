@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The issues and pull requests of the user's own repository, as plain values, and the interface that every forge has for them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -121,18 +120,3 @@ class Threads(Protocol):
 
     def runs_page(self, workflow: str) -> str:
         """Return the address of the page that shows the runs of a workflow."""
-
-
-class Trust:
-    """Remembers which accounts are trusted: the token's own, and those that may write."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, bool] = {}
-
-    def of(self, author: str, account: str, may_write: Callable[[str], bool]) -> bool:
-        """Return whether an account is trusted. `may_write` is asked once for each account."""
-        if not author:
-            return False
-        if author not in self._known:
-            self._known[author] = author == account or may_write(author)
-        return self._known[author]
