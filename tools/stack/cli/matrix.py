@@ -12,9 +12,10 @@ from stack.cli.matrix_init import init
 from stack.cli.matrix_options import IMAGE, RUNNER, choice_options, grouped_words, listed_jobs
 from stack.cli.matrix_run import run
 from stack.cli.sentences import say, tell
-from stack.matrix import ci, formats, listing
+from stack.matrix import formats, listing
 from stack.matrix.formats import Where
 from stack.matrix.job import Job, Kind
+from stack.store import repository_files
 
 
 @click.group("matrix", invoke_without_command=True)
@@ -78,7 +79,7 @@ def command(
     if github:
         click.echo(formats.github(jobs, runner or (RUNNER,)))
     elif gitlab:
-        click.echo(formats.gitlab(jobs, image, gates, ci.place(options.find_root())[1]), nl=False)
+        click.echo(formats.gitlab(jobs, image, gates, repository_files.place(options.find_root())[1]), nl=False)
     elif as_json:
         print_json(
             {

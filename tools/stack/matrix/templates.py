@@ -1,7 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The texts of the files with which a CI runs the jobs."""
 
-GITHUB = """\
+_CHECKOUT = """\
+      - uses: {checkout}
+        with:
+          persist-credentials: false
+"""
+_INSTALL = """\
+      - name: Install stack
+        run: |
+          python3 -m venv "$RUNNER_TEMP/stack"
+          "$RUNNER_TEMP/stack/bin/python" -m pip install --quiet 'git-carry=={version}'
+"""
+_RUN = """\
+      - name: Run the job
+        working-directory: ./{folder}
+        env:
+          COMMAND: ${{{{ matrix.command }}}}
+        run: PATH="$RUNNER_TEMP/stack/bin:$PATH" bash -c "$COMMAND"
+      - name: Keep what it leaves
+        if: always() && matrix.outputs != ''
+        uses: {upload}
+        with:
+          name: stack-${{{{ matrix.name }}}}
+          path: {folder}${{{{ matrix.outputs }}}}
+          include-hidden-files: true
+          if-no-files-found: ignore
+"""
+GITHUB = (
+    """\
 # Written by `stack matrix init --github`: runs the jobs of `stack matrix`. See docs/matrix.md of git-carry.
 # A workflow of yours calls it: jobs: {{ stack: {{ uses: ./.github/workflows/stack-matrix.yml }} }}
 # Nothing runs on hardware of your own for a pull request, of a fork or not: a stranger's code would run there.
@@ -30,13 +57,10 @@ jobs:
       hosted: ${{{{ steps.list.outputs.hosted }}}}
       own: ${{{{ steps.list.outputs.own }}}}
     steps:
-      - uses: {checkout}
-        with:
-          persist-credentials: false
-      - name: Install stack
-        run: |
-          python3 -m venv "$RUNNER_TEMP/stack"
-          "$RUNNER_TEMP/stack/bin/python" -m pip install --quiet 'git-carry=={version}'
+"""
+    + _CHECKOUT
+    + _INSTALL
+    + """\
       - name: List the jobs
         id: list
         run: |
@@ -55,9 +79,9 @@ jobs:
     permissions:
       contents: read
     steps:
-      - uses: {checkout}
-        with:
-          persist-credentials: false
+"""
+    + _CHECKOUT
+    + """\
       - uses: {cache}
         with:
           path: ~/.cache/stack
@@ -65,23 +89,10 @@ jobs:
           restore-keys: |
             stack-matrix-${{{{ matrix.name }}}}-${{{{ hashFiles('{folder}pins.toml') }}}}-
             stack-matrix-${{{{ matrix.name }}}}-
-      - name: Install stack
-        run: |
-          python3 -m venv "$RUNNER_TEMP/stack"
-          "$RUNNER_TEMP/stack/bin/python" -m pip install --quiet 'git-carry=={version}'
-      - name: Run the job
-        working-directory: ./{folder}
-        env:
-          COMMAND: ${{{{ matrix.command }}}}
-        run: PATH="$RUNNER_TEMP/stack/bin:$PATH" bash -c "$COMMAND"
-      - name: Keep what it leaves
-        if: always() && matrix.outputs != ''
-        uses: {upload}
-        with:
-          name: stack-${{{{ matrix.name }}}}
-          path: {folder}${{{{ matrix.outputs }}}}
-          include-hidden-files: true
-          if-no-files-found: ignore
+"""
+    + _INSTALL
+    + _RUN
+    + """\
   own:
     name: ${{{{ matrix.name }}}}
     needs: list
@@ -94,26 +105,11 @@ jobs:
     permissions:
       contents: read
     steps:
-      - uses: {checkout}
-        with:
-          persist-credentials: false
-      - name: Install stack
-        run: |
-          python3 -m venv "$RUNNER_TEMP/stack"
-          "$RUNNER_TEMP/stack/bin/python" -m pip install --quiet 'git-carry=={version}'
-      - name: Run the job
-        working-directory: ./{folder}
-        env:
-          COMMAND: ${{{{ matrix.command }}}}
-        run: PATH="$RUNNER_TEMP/stack/bin:$PATH" bash -c "$COMMAND"
-      - name: Keep what it leaves
-        if: always() && matrix.outputs != ''
-        uses: {upload}
-        with:
-          name: stack-${{{{ matrix.name }}}}
-          path: {folder}${{{{ matrix.outputs }}}}
-          include-hidden-files: true
-          if-no-files-found: ignore
+"""
+    + _CHECKOUT
+    + _INSTALL
+    + _RUN
+    + """\
   verdict:
     needs: [list, hosted, own]
     if: always() && needs.list.result == 'success'
@@ -156,6 +152,7 @@ jobs:
             "$RUNNER_TEMP/stack/bin/stack" --root './{folder}' verdict require --gate "$gate" "$RUNNER_TEMP"/verdicts/*.json
           done
 """
+)
 
 GITLAB = """\
 # Written by `stack matrix init --gitlab`: runs the jobs of `stack matrix`. See docs/matrix.md of git-carry.

@@ -5,10 +5,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stack.forge.actions import CACHE, CHECKOUT
 from stack.watch.workflow_parts import BY_HAND, FOR_THIS_FORGE, HELPER, Nightly
 
-_CHECKOUT = "actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0"
-_CACHE = "actions/cache@0057852bfaa89a56745cba8c7296529d2fc39830 # v4.3.0"
 _MIRROR = "https://data.forgejo.org/"
 """Forgejo's copies of the actions, with the same commits."""
 _STACK = '"$RUNNER_TEMP/stack/bin/stack"'
@@ -136,7 +135,7 @@ def _job(made: Nightly) -> Iterator[str]:
 
 
 def _checkout(way: _Dialect) -> Iterator[str]:
-    yield f"      - uses: {way.actions}{_CHECKOUT}"
+    yield f"      - uses: {way.actions}{CHECKOUT}"
     yield "        with:"
     yield "          persist-credentials: false # git asks for the token only where it pushes"
 
@@ -144,7 +143,7 @@ def _checkout(way: _Dialect) -> Iterator[str]:
 def _cache(made: Nightly, way: _Dialect, prefix: str) -> Iterator[str]:
     start = f"{prefix}-${{{{ runner.os }}}}-"
     pins = f"${{{{ hashFiles('{made.folder}pins.toml') }}}}-"
-    yield f"      - uses: {way.actions}{_CACHE}"
+    yield f"      - uses: {way.actions}{CACHE}"
     yield from ("        with:", "          path: ~/.cache/stack", f"          key: {start}{pins}${{{{ github.run_id }}}}")
     yield from ("          restore-keys: |", f"            {start}{pins}", f"            {start}")
 

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack import __version__
-from stack.base import files
 from stack.base.errors import StackError
 from stack.forge.services import Kind
-from stack.store import git
+from stack.store import repository_files
 from stack.watch import actions_workflow, gitlab_pipeline
 from stack.watch.workflow_parts import NAME, Nightly
 
 __all__ = ["NAME", "Kind", "Written", "nightly", "texts", "write"]
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_FOLDER = re.compile(r"(?:[A-Za-z0-9._-]+/)*")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc|\.post|\.dev)[0-9]+)?")
 _WHEEL = re.compile(r"https://[A-Za-z0-9._:/%+~-]+\.whl#sha256=[0-9a-f]{64}")
@@ -73,8 +71,7 @@ def nightly(
             raise StackError(
                 f"--runner {label!r} is not a label of a runner", "write labels as letters, digits, dots and dashes"
             )
-    if not _FOLDER.fullmatch(folder):
-        raise StackError(f"the stack's folder {folder!r} has characters that a workflow cannot hold", "move it to a plain name")
+    repository_files.check_folder(folder)
     if image is not None and kind is not Kind.GITLAB:
         raise StackError("--image goes with --gitlab", "elsewhere the runner's label decides about the image")
     if image is not None and not _IMAGE.fullmatch(image):
@@ -135,21 +132,18 @@ def write(
             `force` is not set.
 
     """
-    shown = git.run(["rev-parse", "--show-toplevel", "--show-prefix"], cwd=root, accept=(0, 128))
-    if shown.returncode:
-        raise StackError(f"{root} is not in a git repository", "run `git init` there, or clone your repository")
-    top, _, folder = os.fsdecode(shown.stdout).removesuffix("\n").partition("\n")
-    made = nightly(folder, Path(top).name, kind=kind, runner=runner, install=install, image=image, prove=prove)
-    _check_file(Path(top), install)
+    top, folder = repository_files.place(root)
+    made = nightly(folder, top.name, kind=kind, runner=runner, install=install, image=image, prove=prove)
+    _check_file(top, install)
     (main, text), *others = texts(kind, made).items()
-    changed = _write(Path(top), main, text, force=force)
+    changed = repository_files.write(top, main, text, force=force)
     include, beside = "", []
     for path, content in others:
-        if _is_there(Path(top), path):
-            include = "" if main in Path(top, path).read_text("utf-8", "replace") else content.partition("\n\n")[2] or content
-        elif _write(Path(top), path, content, force=force):
-            beside.append(Path(top, path))
-    return Written(Path(top, main), changed or bool(beside), include, tuple(beside))
+        if os.path.lexists(top / path):
+            include = "" if main in (top / path).read_text("utf-8", "replace") else content.partition("\n\n")[2] or content
+        elif repository_files.write(top, path, content, force=force):
+            beside.append(top / path)
+    return Written(top / main, changed or bool(beside), include, tuple(beside))
 
 
 def _check_file(top: Path, install: str | None) -> None:
@@ -168,21 +162,3 @@ def _unhashed(text: str) -> Iterator[str]:
         words = line.strip()
         if words and not words.startswith(("#", "-")) and "--hash=sha256:" not in words:
             yield words
-
-
-def _is_there(top: Path, path: str) -> bool:
-    return os.path.lexists(top / path)
-
-
-def _write(top: Path, path: str, text: str, *, force: bool) -> bool:
-    """Write a file below a folder, without following links; return whether it changed."""
-    folder, _, name = path.rpartition("/")
-    made = text.encode()
-    with files.opened(top) as opened, opened.below(*folder.split("/") if folder else (), create=True) as place:
-        before = place.read(name)
-        if before is not None and before != made and not force:
-            raise StackError(f"{top / path} is there and differs", "look at it, then run it with --force to replace it")
-        if before != made:
-            place.write(f".{name}.part", made)
-            place.move(f".{name}.part", place, name)
-    return before != made
