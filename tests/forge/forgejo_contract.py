@@ -7,16 +7,14 @@ Forgejo 15. They say of no field of an answer that it must be there; unknown fie
 
 import hashlib
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from stack.base.errors import StackError
 from stack.store import cache
 
-from .contract import Fault, Operation, missing, of_node
+from .. import npm
+from .contract import Fault, Operation, missing
 from .declarations import Declarations, asked, loads
 
 PACKAGE = "@llamaduck/forgejo-ts@15.0.9"
@@ -115,7 +113,7 @@ def load() -> ForgejoContract:
     with cache.lock(file):
         if not file.exists():
             try:
-                text = _fetched(cache.root())
+                text = _fetched()
             except (OSError, subprocess.CalledProcessError, StackError) as failed:
                 missing(f"Forgejo's types ({PACKAGE})", failed)
             part = file.with_name(f"{file.name}{cache.PART}")
@@ -124,14 +122,7 @@ def load() -> ForgejoContract:
     return ForgejoContract(file.read_text())
 
 
-def _fetched(home: Path) -> bytes:
-    with tempfile.TemporaryDirectory(prefix=".npm-", dir=home / "tests") as name:
-        command = [*of_node(home, "npm"), "pack", PACKAGE, "--silent", "--pack-destination", name]
-        subprocess.run(command, cwd=name, check=True, capture_output=True)
-        (archive,) = Path(name).glob("*.tgz")
-        with tarfile.open(archive) as packed:
-            member = packed.extractfile(_FILE)
-            assert member is not None
-            text = member.read()
+def _fetched() -> bytes:
+    text = npm.content(PACKAGE, _FILE)
     assert hashlib.sha256(text).hexdigest() == SHA256
     return text

