@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,10 @@ os.waitpid(pid, 0)
 """
 
 
-def killed(world: World, words: list[str], delay: float, *, whole: bool) -> None:
+def killed(world: World, words: Sequence[str], delay: float, *, whole: bool) -> None:
     """Start `spark-stack WORDS` and kill it after some seconds; `whole`: with the engine's command that it waits for."""
     subprocess.run(
-        [sys.executable, "-c", FORKED, json.dumps([words, delay, whole])],
+        [sys.executable, "-c", FORKED, json.dumps([[*words], delay, whole])],
         env={**os.environ, **world.environment},
         cwd=world.folder,
         check=True,
@@ -47,7 +48,7 @@ def killed(world: World, words: list[str], delay: float, *, whole: bool) -> None
     )
 
 
-def whole_time(world: World, words: list[str]) -> float:
+def whole_time(world: World, words: Sequence[str]) -> float:
     """How long a verb takes when nobody kills it."""
     began = time.monotonic()
     ran = world.run(*words)
@@ -76,41 +77,42 @@ def test_up(tmp_path: Path, moments: int) -> None:
             assert world.running() == ONE
 
 
+UPDATE = ("update", "--image", TWO)
+
+
+def killed_updates(folder: Path, moments: int, share: Callable[[int], float]) -> Iterator[tuple[int, World]]:
+    """Machines whose update was killed, each at a later moment: after a share of the time that it takes."""
+    with made(folder / "measured") as world:
+        world.run(*world.up())
+        longest = whole_time(world, UPDATE)
+    for moment in range(moments):
+        with made(folder / str(moment)) as world:
+            assert world.run(*world.up()).code == 0
+            killed(world, UPDATE, longest * share(moment), whole=moment % 2 == 0)
+            yield moment, world
+
+
 @sweep("moments", 5, 50)
 def test_update(tmp_path: Path, moments: int) -> None:
-    words = ["update", "--image", TWO]
-    with made(tmp_path / "measured") as world:
-        world.run(*world.up())
-        longest = whole_time(world, words)
-    for moment in range(moments):
-        with made(tmp_path / str(moment)) as world:
-            assert world.run(*world.up()).code == 0
-            killed(world, words, longest * moment / moments, whole=moment % 2 == 0)
-            check_nothing_is_lost(world)
-            known = world.known()
-            assert known.now is not None and known.now.image.name in (ONE, TWO)
-            assert (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").exists()
-            ran = world.run(*words)
-            assert ran.code == 0, (moment, ran)
-            known = world.known()
-            assert known.now is not None and known.before is not None
-            assert (known.now.image.name, known.before.image.name) == (TWO, ONE)
-            assert (known.target, known.work, world.running()) == (None, None, TWO)
+    for moment, world in killed_updates(tmp_path, moments, lambda moment: moment / moments):
+        check_nothing_is_lost(world)
+        known = world.known()
+        assert known.now is not None and known.now.image.name in (ONE, TWO)
+        assert (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").exists()
+        ran = world.run(*UPDATE)
+        assert ran.code == 0, (moment, ran)
+        known = world.known()
+        assert known.now is not None and known.before is not None
+        assert (known.now.image.name, known.before.image.name) == (TWO, ONE)
+        assert (known.target, known.work, world.running()) == (None, None, TWO)
 
 
 @sweep("moments", 3, 20)
 def test_an_update_that_was_killed_is_given_up(tmp_path: Path, moments: int) -> None:
     """`rollback` after a killed update, and `up` after it, bring the old server back."""
-    words = ["update", "--image", TWO]
-    with made(tmp_path / "measured") as world:
-        world.run(*world.up())
-        longest = whole_time(world, words)
-    for moment in range(moments):
-        with made(tmp_path / str(moment)) as world:
-            assert world.run(*world.up()).code == 0
-            killed(world, words, longest * 0.9 * (moment + 1) / moments, whole=moment % 2 == 1)
-            began = world.known().work is not None or world.known().before is not None
-            ran = world.run("rollback")
-            # Nothing was begun yet: then there is nothing to give up.
-            assert (ran.code, world.running()) == (0 if began else 2, ONE), (moment, ran)
-            assert world.run("status").out.startswith(f"{RECIPE} answers")
+    for moment, world in killed_updates(tmp_path, moments, lambda moment: 0.9 * (moment + 1) / moments):
+        began = world.known().work is not None or world.known().before is not None
+        ran = world.run("rollback")
+        # Nothing was begun yet: then there is nothing to give up.
+        assert (ran.code, world.running()) == (0 if began else 2, ONE), (moment, ran)
+        assert world.run("status").out.startswith(f"{RECIPE} answers")

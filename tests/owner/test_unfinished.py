@@ -11,7 +11,7 @@ from stack.owner import state_file
 from stack.owner.state import Step, Work
 
 from ..sweeps import sweep
-from .test_killed import killed, whole_time
+from .test_killed import killed, killed_updates, whole_time
 from .world import ONE, RECIPE, TWO, World, digest, made
 
 
@@ -149,16 +149,9 @@ def test_killed_and_continued_given_up_or_replaced(tmp_path: Path, moments: int)
 @pytest.mark.slow
 @sweep("moments", 3, 18)
 def test_a_killed_update_is_replaced_by_another_up(tmp_path: Path, moments: int) -> None:
-    words = ["update", "--image", TWO]
-    with made(tmp_path / "measured") as world:
-        world.run(*world.up())
-        longest = whole_time(world, words)
-    for moment in range(moments):
-        with made(tmp_path / str(moment)) as world:
-            assert world.run(*world.up()).code == 0
-            killed(world, words, longest * (moment + 0.5) / moments, whole=moment % 2 == 0)
-            ran = world.run(*world.up(ONE, "--", "--max-num-seqs", "3"))
-            known = world.known()
-            assert known.now is not None
-            assert (ran.code, world.running(), known.now.extra, known.work) == (0, ONE, ("--max-num-seqs", "3"), None), ran
-            assert (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").exists()
+    for _, world in killed_updates(tmp_path, moments, lambda moment: (moment + 0.5) / moments):
+        ran = world.run(*world.up(ONE, "--", "--max-num-seqs", "3"))
+        known = world.known()
+        assert known.now is not None
+        assert (ran.code, world.running(), known.now.extra, known.work) == (0, ONE, ("--max-num-seqs", "3"), None), ran
+        assert (world.engine / f"pulled/{digest(f'id {ONE}')[7:]}.json").exists()
