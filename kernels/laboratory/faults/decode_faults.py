@@ -83,7 +83,7 @@ FAULTS = [
     ("sums of who has no expert", ROUTE, "      if (routing.expert[entry] == kNobody) continue;\n", "", UNWRITTEN),
     ("second bias of no expert", ROUTE, "row == kNobody || expert == kNobody) continue", "row == kNobody) continue", OUTSIDE),
     ("groups take one entry too few", ROUTE, "left : kGroup;", "left : kGroup - 1;", UNWRITTEN),
-    ("groups of eight where four are multiplied", ROUTE, "rank % kGroup", "rank % kMaxGroup", UNWRITTEN),
+    ("groups of eight where four are multiplied", ROUTE, "rank % kGroup", "rank % kMaxGroup", NO_BARRIER),
     ("an entry is before itself", ROUTE, "bits_below(entry - word * kWarp)", "bits_below(entry + 1 - word * kWarp)", NO_BARRIER),
     ("entries that are not there", ROUTE, "entry < moe.entries() ? routing.expert[entry] : kNobody", "routing.expert[entry]", UNWRITTEN),
     ("experts are read before they are there", ROUTE, SYNC + "  int const expert = entry", "  int const expert = entry", UNWRITTEN),
