@@ -52,7 +52,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """What a year took: jobs that ran, minutes of processors and GPUs, the longest night in minutes, and its share in the queue."""
+    """The work of a year: jobs that ran, minutes of processors and GPUs, the longest night in minutes, and its share in the queue."""
 
     jobs: int
     cpu: float
@@ -61,7 +61,7 @@ class Year:
     waiting: float
 
     def dollars(self, prices: Prices) -> float:
-        """What it cost."""
+        """Its cost."""
         return self.cpu * prices.cpu + self.gpu * prices.gpu
 
 

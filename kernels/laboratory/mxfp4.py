@@ -95,7 +95,7 @@ def _laid_out(expert: Expert, sizes: Sizes) -> tuple[npt.NDArray[Any], ...]:
 
 
 def _sparse(count: int, parts: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Make an array of `count` parts, of which only these take memory: the others read as zeros."""
+    """Make an array of `count` parts. Only these take memory: the others read as zeros."""
     part = next(iter(parts.values()))
     room = mmap.mmap(-1, count * part.nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
     whole = np.frombuffer(room, part.dtype).reshape(count, *part.shape)

@@ -49,7 +49,7 @@ PATHS = (
     "/repos/{owner}/{repo}/collaborators/{username}/permission",
 )
 GRAPHQL = "/graphql"
-"""GitHub's other API, of which the document says nothing."""
+"""GitHub's other API, which the document does not describe."""
 _METHODS = ("get", "post", "patch", "delete")
 _CUT = hashlib.sha256(repr((SHA256, PATHS, _METHODS)).encode()).hexdigest()[:12]
 _FILE = "package/generated/api.github.com.json"

@@ -27,7 +27,7 @@ Type = Any
 
 
 class Declarations:
-    """The types of a file; each is parsed when it is asked for."""
+    """The types of a file; each is parsed at its first use."""
 
     def __init__(self, text: str) -> None:
         self._places = {match[1]: match.end() for match in re.finditer(r"^(?:export )?type (\w+) = ", text, re.MULTILINE)}

@@ -15,7 +15,7 @@ REPO = "/repos/{owner}/{repo}"
 
 
 class ForgejoHub(Hub):
-    """What is kept, in the values of the stand-in for GitHub. `labels` are the repository's labels, each at its number less one."""
+    """The state of a server, in the values of the stand-in for GitHub. `labels` are the repository's labels, each at its number less one."""
 
     def __init__(self, contract: Any) -> None:
         super().__init__(contract)

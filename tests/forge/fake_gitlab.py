@@ -15,7 +15,7 @@ OWN_PROJECT = 7
 
 
 class GitLabHub(Hub):
-    """What is kept, in the values of the stand-in for GitHub. `levels` are the members' access levels."""
+    """The state of a server, in the values of the stand-in for GitHub. `levels` are the members' access levels."""
 
     def __init__(self, contract: Any) -> None:
         super().__init__(contract)

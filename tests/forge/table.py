@@ -19,7 +19,7 @@ Shape = Any
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What may be asked at a path, and what is answered. `body` has the fields of the request; those in `needed` must be there."""
+    """The requests that a path takes, and its answers. `body` has the fields of the request; those in `needed` must be there."""
 
     answers: Mapping[int, Shape]
     query: Mapping[str, Shape] = field(default_factory=dict)

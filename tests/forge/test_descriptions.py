@@ -145,7 +145,7 @@ def test_githubs_other_api_tells_a_program_who_it_is() -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    """What python-gitlab lists for each request: parameters and fields, from the same documentation."""
+    """Parameters and fields of each request, as python-gitlab lists them from the same documentation."""
     steps = {"installing python-gitlab": [CLIENT]}
     try:
         python = environment.made(cache.root(), "python-gitlab-8.6.0", steps, lambda line: print(line, file=sys.stderr))

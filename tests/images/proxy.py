@@ -19,7 +19,7 @@ _OF_THE_CONNECTION = {"connection", "transfer-encoding", "content-length", "keep
 
 @dataclass
 class Between:
-    """What is done: `before` and `after` get method and path of each request, `answer` may change a body.
+    """The steps around each request: `before` and `after` get method and path of each request, `answer` may change a body.
 
     `instead` may answer in place of the registry, with status, headers and body.
     """

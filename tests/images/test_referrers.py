@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An index of referrers that somebody else has written: only digests of it are asked for."""
+"""An index of referrers that somebody else has written: the registry is asked for its digests only."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ NONE = [
     "md5:" + "a" * 32,
     7,
 ]
-"""What could name a tag, whose content is compared with nothing, or another repository."""
+"""Names that are no digests: a tag, whose content would be compared with nothing, or another repository."""
 
 
 @pytest.mark.parametrize("name", NONE)

@@ -78,7 +78,7 @@ class Cluster:
 
 @contextmanager
 def cluster(nodes: int) -> Iterator[Cluster]:
-    """Run a cluster with so many nodes of one processor, beside one of none that only keeps the books."""
+    """Run a cluster with a number of nodes of one processor each, and a head without processors."""
     shell = 'ip link set lo up; exec "$0" "$@"'
     command = [*_NETWORK, "sh", "-c", shell, sys.executable, "-m", __name__, str(nodes)]
     with subprocess.Popen(

@@ -136,7 +136,7 @@ def test_its_files_go_through_no_link(tmp_path: Path) -> None:
 
 
 class _Cluster:
-    """What the engine uses of Ray where a task has ended; it returns what it was given."""
+    """Stands in for Ray where a task has ended: it returns the result that it was given."""
 
     class exceptions:
         class RayError(Exception): ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack matrix run --ray`: on a real cluster of several nodes, of which one dies in the middle."""
+"""`stack matrix run --ray` on a real cluster of several nodes; one of them dies in the middle."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def order(proved: Proved, nodes: Cluster, *args: object) -> tuple[object, ...]:
 
 
 def outcomes(cache: Path) -> dict[str, object]:
-    """What each run of a proof has shown, by its inputs."""
+    """The result of each run of a proof, by its inputs."""
     kept = {file.name: json.loads(file.read_text()) for file in (cache / "results/proofs").glob("*.json")}
     return {name: [(test["name"], test["outcome"]) for test in each["tests"]] for name, each in kept.items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes to another machine and what comes back: the stack's files, and nothing but the files of the job."""
+"""A job on another machine gets the stack's files, and only the job's own files come back."""
 
 import io
 import os

@@ -114,7 +114,7 @@ _TRIES = 400
 
 
 def test_a_name_that_a_killed_podman_left_taken(owner: World, engine: RealEngine) -> None:
-    """What podman has made half, `podman rm` does not see by its name, and `podman run` refuses."""
+    """A killed `podman create` may leave a name that `podman run` refuses and `podman rm` does not find."""
     if engine.name != "podman":
         pytest.skip("not run with docker, whose daemon is not killed with its client")
     one = f"{engine.repository}:one"

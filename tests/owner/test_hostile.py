@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a registry, a port, a mirror or a log may do to an owner."""
+"""A registry, a port, a mirror or a log that lies does no harm to an owner."""
 
 import http.server
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was not finished: the same verb goes on with it, another `up` or `update` replaces it, `rollback` and `down` give it up."""
+"""An unfinished verb is continued by the same verb, replaced by another `up` or `update`, and given up by `rollback` and `down`."""
 
 import json
 from dataclasses import replace

@@ -174,7 +174,7 @@ def test_the_job_with_upstreams_code_gets_no_token_and_hands_over_text_only(kind
     prove, watch = steps(made, "prove"), steps(made)
     assert "token" not in json.dumps(prove).lower()
     assert parsed(made)["jobs"]["watch"]["needs"] == "prove"
-    # What the other job wrote reaches a shell as a variable's value, never as a part of a script.
+    # The other job's output reaches a shell as a variable's value, never as a part of a script.
     assert [step["env"] for step in watch if "needs." in json.dumps(step)] == [{"PROOFS": "${{ needs.prove.outputs.proofs }}"}]
     assert not [step for step in (*prove, *watch) if "${{" in step.get("run", "")]
 

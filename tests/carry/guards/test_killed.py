@@ -7,7 +7,7 @@ from ...store.factories import run_python
 from .conftest import Plant
 from .test_guards import add, patched
 
-# Writes the file in forked children, each of which kills itself at a later step than the one before, until one comes to its end.
+# Writes the file in forked children. Each kills itself one step later than the one before, until one ends by itself.
 DRIVER = """
 import os, shutil, signal, sys
 from pathlib import Path

@@ -85,7 +85,7 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     spark.nvidia_smi()
     spark.docker()
     spark.fwupdmgr()
-    # What this machine's kernel has ended lately is not the Spark's business.
+    # The Spark's kernel has ended nothing, whatever this machine's has.
     for name in ("dmesg", "journalctl"):
         spark.program(name, "exit 0")
     spark.file("etc/dgx-release", RELEASE)

@@ -159,7 +159,7 @@ def command(
             request = Request(upstream, stores.resolve(upstream, onto[0]), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         report_rebase(report, work)
-        # Who has resolved patches in a working tree has nothing to do there for guards.
+        # Guards stop no rebase that is continued: nothing in its working tree can mend them.
         allowed_guards = going is not None
         ended = conclude(
             work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, allow_guards=allowed_guards, dry_run=dry_run

@@ -89,7 +89,7 @@ def print_cases(cases: Sequence[Case]) -> None:
 def _rows(case: Case) -> Iterator[tuple[str, str, str, str]]:
     lines = [*case.why.splitlines()]
     # The single runs behind a mean are shown by --json only.
-    # What cases on a CPU do not compile is said once, below the table.
+    # The files that a CPU does not compile are the same for each case: they stand once, below the table.
     shown = {name: value for name, value in case.measured.items() if not name.endswith(" runs") and name != NOT_COMPILED}
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
     if numbers:

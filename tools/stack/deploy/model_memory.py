@@ -20,7 +20,7 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model takes of the memory.
+    """The memory that a model takes.
 
     `weights`: bytes of all of them; None if they are not known. `heads`: of attention, None if it has none, or they are not known.
     `longest`: the most tokens of a request. `kv`: the format that the checkpoint names for its cache, None for `dense`, the model's own.

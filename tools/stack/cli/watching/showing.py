@@ -26,7 +26,7 @@ _NEXT = {
         "make a pipeline schedule with the description stack-watch and the variable STACK_WATCH=true",
     ),
 }
-"""What is left to do after `init`, by the kind of forge."""
+"""Steps that are left to the user after `init`, by the kind of forge."""
 
 
 def print_written(written: "Written", kind: str) -> None:
