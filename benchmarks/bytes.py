@@ -21,6 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import clones
+
 from stack.base.errors import StackError
 from stack.carry import engine
 from stack.carry.apply import apply, commit
@@ -43,10 +45,7 @@ _KINDS: dict[str, Callable[[Sequence[str]], bool]] = {
 def main() -> int:
     """Draw, check and print a table."""
     options = _options()
-    repo = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=options.repo))
-    with tempfile.TemporaryDirectory(prefix="stack-bench-") as folder:
-        bare = Path(folder) / "bare.git"
-        git.run(["clone", "--quiet", "--bare", "--shared", str(repo), str(bare)])
+    with clones.bare(options.repo) as bare:
         drawn = _drawn(bare, options.rev, options.count, options.seed)
         kinds = Counter(kind for kinds in drawn.values() for kind in kinds)
         told = ", ".join(

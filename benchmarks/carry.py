@@ -14,11 +14,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+
+import clones
 
 from stack.carry import apply, engine, history
 from stack.carry.drift import blame
@@ -37,10 +38,7 @@ from stack.store.objects import Identity, Objects
 def main() -> int:
     """Draw the series, time every way in turn, print the table."""
     options = _options()
-    repo = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=options.repo))
-    with tempfile.TemporaryDirectory(prefix="stack-bench-") as folder:
-        bare = Path(folder) / "bare.git"
-        git.run(["clone", "--quiet", "--bare", "--shared", str(repo), str(bare)])
+    with clones.bare(options.repo) as bare:
         base, onto = (
             CommitId(git.text(["rev-parse", f"{name}^{{commit}}"], cwd=bare)) for name in (options.base, options.onto)
         )
@@ -55,7 +53,7 @@ def main() -> int:
         print(
             f"{len(patches)} patches ({size} KiB) from {options.repo}, {options.base} -> {options.onto}, {options.runs} runs in turn"
         )
-        seconds, cpu = _measure(bare, Path(folder), base, onto, patches, options.runs)
+        seconds, cpu = _measure(bare, bare.parent, base, onto, patches, options.runs)
         _table(seconds)
         print("the same in seconds of the CPU, for a machine that others use, too:")
         _table(cpu)

@@ -14,12 +14,13 @@ import argparse
 import ast
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+
+import clones
 
 from stack.carry.guards import code
 from stack.carry.guards.judgement import Guarded, State
@@ -36,17 +37,14 @@ from stack.store.objects import FILES, Objects
 def main() -> int:
     """Draw, judge, compare and print a table."""
     options = _options()
-    repo = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=options.repo))
-    with tempfile.TemporaryDirectory(prefix="stack-bench-") as folder:
-        bare = Path(folder) / "bare.git"
-        git.run(["clone", "--quiet", "--bare", "--shared", str(repo), str(bare)])
+    with clones.bare(options.repo) as bare:
         ends = [CommitId(_text(bare, "rev-parse", f"{rev}^{{commit}}")) for rev in (options.start, options.end)]
         way = _text(bare, "rev-list", "--first-parent", "--reverse", f"{ends[0]}..{ends[1]}").split()
         with Objects(bare) as objects:
             points = [Point(rev, end, end, end) for rev, end in zip((options.start, options.end), ends, strict=True)]
             guards = list(_drawn(objects, ends[0], options.below, options.count, options.seed))
             start = time.perf_counter()
-            judging = Judge(objects, points[1], Own(Path(folder)), points[0])
+            judging = Judge(objects, points[1], Own(bare.parent), points[0])
             found = [judging.judged(guard) for guard in guards]
             seconds = time.perf_counter() - start
             right = _compared(objects, ends[0], way, found, show=options.show)

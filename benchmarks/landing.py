@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import clones
+
 from stack.base.errors import StackError
 from stack.carry import engine, history, landing, unmerged_remainder
 from stack.carry.apply import apply, files
@@ -59,10 +61,7 @@ _LANDED, _TAKEN_BACK = "landed", "taken back"
 def main() -> int:
     """Draw, measure and print a table a seed."""
     options = _options()
-    repo = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=options.repo))
-    with tempfile.TemporaryDirectory(prefix="stack-bench-") as folder:
-        bare = Path(folder) / "bare.git"
-        git.run(["clone", "--quiet", "--bare", "--shared", str(repo), str(bare)])
+    with clones.bare(options.repo) as bare:
         base, onto, tip = (
             CommitId(git.text(["rev-parse", f"{name}^{{commit}}"], cwd=bare))
             for name in (options.base, options.onto, options.tip)
@@ -73,7 +72,7 @@ def main() -> int:
             after = list(_carried_back(objects, base, f"{onto}..{tip}"))
             ends = [_release(objects, one) for one in (base, onto)] if options.releases else [base, onto]
             start = time.perf_counter()
-            index = history.index(objects, ends[0], [Rung(options.onto, ends[1])], Path(folder))
+            index = history.index(objects, ends[0], [Rung(options.onto, ends[1])], bare.parent)
             print(f"index built in {time.perf_counter() - start:.1f} s")
             # A release branch takes commits from the main line: such a commit comes after the target and is in it all the same.
             measure = Measure(objects, index, ends[0], ends[1])
